@@ -36,6 +36,7 @@ types: $(READY)
 
 contract: $(READY)
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python tools/house.py circles
 
 # what explains has no function of radon's grade D or worse
 EXPLAINING := src/backprobe/explain src/backprobe/cuts src/backprobe/remedies
@@ -192,6 +193,7 @@ test-source-%: .venv-python%/.ready
 
 # the releases of tests/versions/releases.toml, or some: make test-versions RELEASES="torch-2.6 oldest". Each has an
 # environment of its own, of at most 12 GB, which is removed before the next one; the results make a table in the docs.
+# RELEASES="--again torch-2.6" runs the files in which tests had failed.
 RELEASES ?=
 test-versions:
 	$$(.ci/find-python $(or $(PYTHON),3.11)) tests/versions/run.py $(RELEASES)

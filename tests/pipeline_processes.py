@@ -28,12 +28,23 @@ def batch():
     return torch.randn(8, 3), torch.randn(8, 2)
 
 
+def part_of_two(model, at):
+    """A stage of two. On PyTorch 2.9 stages first send each other a number of 8 bytes where they expect 4, so that gloo
+    aborts; it needs no such greeting, and there it is left out.
+    """
+    made = PipelineStage(model, at, 2, torch.device("cpu"))
+    greeting = getattr(made, "_get_init_p2p_neighbors_ops", list)
+    if len({sent.tensor.element_size() for sent in greeting()}) > 1:
+        made._get_init_p2p_neighbors_ops = list
+    return made
+
+
 def stage(rank, folder):
     """Run one step of a stage under a probe: what the recording says, and the ``.grad`` that the schedule leaves."""
     meeting = f"file://{Path(folder, 'rendezvous')}"
     dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=2)
     model, (x, target) = parts()[rank], batch()
-    schedule = ScheduleGPipe(PipelineStage(model, rank, 2, torch.device("cpu")), MICROBATCHES, loss_fn=LOSS)
+    schedule = ScheduleGPipe(part_of_two(model, rank), MICROBATCHES, loss_fn=LOSS)
     try:
         with bp.probe(model) as rec:
             schedule.step(x) if rank == 0 else schedule.step(target=target)

@@ -465,7 +465,7 @@ PROOFS = {
     "zero_once": lambda said: has_note(*USELESS)(said) or is_zero(said.rec[said.fields["gradients"].split("'")[1]]),
     **true_of(lambda said: all(is_zero(one) for one in said.entries if not one.inputs), "zero_here", "zero_here.one"),
     **true_of(lambda said: any(map(is_zero, said.entries)), "zero_everywhere", "zero_everywhere.exactly",
-              "zero_kept"),
+              "zero_kept", "zero_trained"),
     **{code: has_note(note) for code in SENTENCES for note in (code.removeprefix("useless.").partition(".")[0],)
        if note in USELESS and not code.endswith("_next")},
     "of_all": lambda said: {*map(str, said.rec[said.asked].statuses.values())} == {"ok"},
@@ -779,9 +779,10 @@ OF_EXPERIMENTS = frozenset(
         "cured_script_here",
         "losses_equal",
         "losses_changed",
+        "history_ends",
     }
 )
-"""What another run has shown: the programs are in ``tests/test_experiments.py``."""
+"""What another run has shown: programs are in ``tests/test_experiments.py`` and ``tests/test_script_ends.py``."""
 
 OF_TAPES = frozenset(
     {

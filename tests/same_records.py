@@ -6,7 +6,7 @@ from dataclasses import fields, is_dataclass
 import torch
 
 import backprobe as bp
-from backprobe.record.entries import Alias
+from backprobe.record.held import Alias
 
 TENSOR = ("dtype", "layout", "device", "shape", "requires_grad", "is_leaf")
 """What two equal tensors have in common besides their numbers."""

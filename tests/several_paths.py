@@ -260,6 +260,8 @@ CASES = {
         "blocks.1.mlp.in",
         "blocks.1.ln1",
         "unembed",
+        "transformer.h.0.ln1._original_component.weight",
+        "transformer.h.1.attn.q._original_component.bias",
     ),
     "transformer_lens, Llama": lambda: bridge_of(
         "llama_bridge",
@@ -291,6 +293,11 @@ def unprinted(case):
     """
     torch.manual_seed(0)
     model, step, wanted = CASES[case]()
+    return unprinted_of(model, step, wanted), len(wanted)
+
+
+def unprinted_of(model, step, wanted):
+    """The same of a model, a step of it, and the paths that are wanted."""
     with bp.probe(model, ["**"]) as rec:
         step()
     listed, same = bp.names(model), paths(model)
@@ -306,14 +313,30 @@ def unprinted(case):
             wrong[path] = ", ".join(sorted(printed)) or "nothing"
         elif path not in listed or not bound.isdisjoint(same[path] - {path}):
             wrong[path] = f"listed as {', '.join(sorted(bound & same[path]))}"
-    return wrong, len(wanted)
+    return wrong
+
+
+def listed_again(model):
+    """The names that ``bp.names`` lists without a remark although it lists their module or parameter before."""
+    listed, same = bp.names(model), paths(model)
+    first, again = {}, []
+    for name in [name for name in listed if name in same and not listed.marks[name].startswith("same as ")]:
+        if first.setdefault(frozenset(same[name]), name) != name:
+            again.append(name)
+    return again
 
 
 def paths(model):
     """The other paths of the module or parameter at each path, and itself."""
     found = {}
-    parts = chain(model.named_modules(remove_duplicate=False), model.named_parameters(remove_duplicate=False))
-    for path, part in parts:
+    parameters = nn.Module.named_parameters(model, remove_duplicate=False)
+    own = []
+    if type(model).named_parameters is not nn.Module.named_parameters:
+        try:
+            own = model.named_parameters(remove_duplicate=False)
+        except TypeError:  # a model may override it without that
+            own = model.named_parameters()
+    for path, part in chain(model.named_modules(remove_duplicate=False), parameters, own):
         found.setdefault(id(part), set()).add(path)
     return {path: several for several in found.values() for path in several}
 
@@ -332,8 +355,11 @@ def main():
             continue
         wrong, names = unprinted(case)
         right, asked = right + names - len(wrong), asked + names
+        again = len(listed_again(CASES[case]()[0]))
         print(
-            f"{case}: {names - len(wrong)} of {names}", *[f"  {one}: {other}" for one, other in wrong.items()], sep="\n"
+            f"{case}: {names - len(wrong)} of {names}; listed again: {again}",
+            *[f"  {one}: {other}" for one, other in wrong.items()],
+            sep="\n",
         )
     print(f"{right} of {asked}")
 

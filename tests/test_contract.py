@@ -41,6 +41,26 @@ def test_circles_are_looked_for_in_every_package():
     assert CIRCLES == {"name": CIRCLES["name"], "type": "acyclic_siblings", "ancestors": ["backprobe"]}
 
 
+def test_a_file_that_imports_its_own_package_is_seen(tmp_path):
+    """`make contract` looks for such circles in the whole package."""
+    texts = {
+        "__init__": "from backprobe.a import verb",
+        "a/__init__": "def verb():\n    from backprobe.a.run import run",
+        "a/run": "from backprobe.a import text, verb\nimport backprobe.b.one",
+        "a/text": "import math",
+        "b/__init__": "from backprobe.b.one import One",
+        "b/one": "from __future__ import annotations",
+    }
+    for name, text in texts.items():
+        file = tmp_path / "backprobe" / f"{name}.py"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    edges = HOUSE["imports"](tmp_path)
+    assert edges["backprobe.a.run"] == {"backprobe.a", "backprobe.a.text", "backprobe.b.one"}
+    assert HOUSE["circles"](edges) == [["backprobe.a", "backprobe.a.run"]]
+    assert "tools/house.py circles" in (ROOT / "Makefile").read_text()
+
+
 def test_a_framework_is_imported_in_its_own_folder_alone():
     extras = PROJECT["project"]["optional-dependencies"]
     frameworks = {re.split(r"\W", package)[0] for name in ("torch", "tensorflow", "jax") for package in extras[name]}
@@ -136,6 +156,13 @@ def test_few_lines_are_kept_from_the_formatter():
     comment = re.compile(r"# fmt: (skip|off)(  # noqa: \w+)?$")
     kept = [file for file in files for line in file.read_text().splitlines() if comment.search(line)]
     assert 0 < len(kept) < 50
+
+
+def test_a_file_has_less_than_500_lines():
+    """Where one has more, it holds a second idea."""
+    files = [file for folder in (SOURCE, ROOT / "tools") for file in folder.rglob("*.py")]
+    lengths = {file.name: file.read_text().count("\n") for file in files if not AWAY & {*file.parts}}
+    assert {name: length for name, length in lengths.items() if length >= 500} == {}
 
 
 def test_few_names_of_classes_mean_two_things():

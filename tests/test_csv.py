@@ -62,7 +62,7 @@ def test_statistics_of_every_dtype(tensor, rms, tmp_path):
 def test_it_is_written_whole_or_not_at_all(rec, tmp_path):
     there = tmp_path / "rec.csv"
     there.write_text("before")
-    assert "cannot be written to" in message(bp.BadOption, lambda: rec.to_csv(tmp_path / "none" / "rec.csv"))
+    assert "cannot be written to" in message(bp.BadOption, lambda: rec.to_csv(__file__ + "/rec.csv"))
     assert "Is a directory" in message(bp.BadOption, lambda: rec.to_csv(tmp_path))
     assert "rec.to_csv('rec.csv')" in message(bp.BadOption, lambda: rec.to_csv(3))
     several = bp.probe(lambda x: {"a": x * 2, "b": x * x}, of=["a", "b"])(3.0)

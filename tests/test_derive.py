@@ -12,7 +12,7 @@ import torch
 
 import backprobe as bp
 from asked import Parts, message, round_trip
-from backprobe.record.entries import Lost
+from backprobe.record.held import Lost
 from backprobe.record.reasons import Reason
 from commands import printed, python
 from custom import custom

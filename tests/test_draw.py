@@ -345,7 +345,7 @@ def test_without_partials_the_drawing_says_how_to_get_them():
         ({"direction": "LR"}, "direction is one of right, down"),
         ({"path": "toy.gif"}, "a drawing is saved as .svg, .pdf, .png or .html"),
         ({"path": "toy"}, "no ending"),
-        ({"path": "/no/such/folder/toy.svg"}, "a path in a folder that exists"),
+        ({"path": f"{__file__}/toy.svg"}, "test_draw.py is a file"),
         ({"contributions": True}, "a recording without partials"),
     ],
 )

@@ -4,6 +4,7 @@ Each step says what it says where it is the only one that is probed.
 """
 
 import copy
+import copyreg
 import pickle
 import threading
 import types
@@ -324,3 +325,44 @@ def test_an_object_that_is_given_the_method_of_another_calls_that(kind):
         net(ONE).sum().backward()
     assert other(ONE) == 1.0 and other.forward(ONE) == 1.0 and "forward" in vars(other)
     assert rec["inner.weight"].grad is not None
+
+
+def test_a_module_that_says_itself_how_it_is_copied_is_copied():
+    net = torch.fx.symbolic_trace(Scaled(3.0))
+    with bp.probe(net, **EVERYTHING):
+        made = [copy.deepcopy(net), pickle.loads(pickle.dumps(net)), copy.copy(net)]
+        net(ONE).sum().backward()
+    assert [one(ONE) for one in made] == [3.0] * 3
+    assert not any("forward" in vars(one) for one in made)
+
+
+def test_how_instances_are_copied_is_the_programs_own_again(monkeypatch):
+    def own(net):
+        return Scaled, (5.0,)
+
+    monkeypatch.setitem(copyreg.dispatch_table, Doubled, own)
+    before, net = {**copyreg.dispatch_table}, nn.Sequential(Scaled(1.0), Doubled(1.0))
+    with bp.probe(net, **EVERYTHING):
+        with bp.probe(net[0], **EVERYTHING):
+            net(ONE).sum().backward()
+        assert "forward" not in vars(copy.copy(net[0]))
+        assert copy.copy(net[1])(ONE) == 5.0
+    assert copyreg.dispatch_table == before
+
+
+def test_a_hooked_module_that_calls_itself_or_raises_is_left_as_it_was():
+    class Twice(nn.Linear):
+        def forward(self, x, again=2):
+            if again < 0:
+                raise ValueError(again)
+            return self(x, again - 1) if again else super().forward(x)
+
+    net = nn.Sequential(Twice(1, 1))
+    net[0].register_forward_hook(lambda module, args, output: output * 2)
+    with bp.probe(net) as rec:
+        y = net(ONE)
+        with pytest.raises(ValueError, match="-1"):
+            net[0](ONE, -1)
+        net[0](ONE).sum().backward()
+    assert [one.value.item() for one in rec.select("0").values()][:3] == [y.item() / 4, y.item() / 2, y.item()]
+    assert len(net[0]._forward_hooks) == 1

@@ -607,3 +607,23 @@ def test_what_is_not_used_is_no_cause_of_what_else_is_not_used():
     (finding,) = bp.explain(bp.probe(program)(*(torch.ones(2, requires_grad=True) for _ in range(3)))).findings
     assert finding.kind == "unused"
     assert finding.consequence == "no gradient comes to b, c"
+
+
+def test_single_gradients_of_a_training_that_are_0():
+    """Weights of 0 give the layer before a gradient of 0: all gradients are there, and most of them are 0."""
+    net = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU(), torch.nn.Linear(3, 1))
+    for parameter in net.parameters():
+        torch.nn.init.zeros_(parameter)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+
+    def notes():
+        with bp.probe(net) as rec:
+            (net(torch.ones(4, 2)) - 1).square().mean().backward()
+            optimizer.step()
+        report = bp.explain(rec)
+        assert report.ok
+        return report.notes
+
+    assert notes() == ("the gradient of '0.weight' and 2 more is exactly 0 in what was recorded",)
+    torch.nn.init.ones_(net[0].weight)
+    assert notes() == ("the gradient of '0.weight' and 1 more is exactly 0 in what was recorded",)

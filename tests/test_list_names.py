@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 import backprobe as bp
+import several_paths
 import small_models
 import varied_models
 from asked import message
@@ -106,6 +107,33 @@ def test_patterns_are_those_of_a_probe():
     assert bp.names(model, r"re:.*:scor.*")[:] == tuple(f"layers.{at}:scores" for at in range(3))
     assert set(bp.names(model)) == set(bp.names(model, ["**", "**:*"]))
     assert {"layers.0:transpose()", "layers.0:query()"} <= set(bp.names(model, "layers.0:*()"))
+
+
+TREE_OF_BLOCKS = """
+Sequential: 17 names
+├─ {0,1}
+│  ├─ .layers.{0,1}
+│  │  └─ .{weight,bias}
+│  └─ .last (same as .layers.1)
+└─ :return
+"""
+
+
+def test_a_module_of_several_paths_is_listed_once():
+    blocks = nn.Sequential(*[several_paths.First() for _ in range(2)])
+    names = bp.names(blocks, ["**", "!**:x"])
+    assert str(names) == TREE_OF_BLOCKS.strip()
+    assert "0.last" in names and "0.last.weight" not in names
+    assert bp.names(blocks, "*.last.bias")[:] == ("0.last.bias", "1.last.bias")
+
+
+def test_paths_through_private_attributes_are_counted():
+    wrapping = several_paths.Wrapping()
+    for names in (bp.names(wrapping), bp.names(wrapping).after(torch.ones(1, 2))):
+        assert "encoder.0.weight" in names and "_wrapped.encoder" not in names and "_wrapped" in names
+        (note,) = names.notes
+        assert note.startswith("8 further paths ") and note.endswith(" _wrapped.encoder")
+    assert bp.names(wrapping, "_wrapped.*")[:] == ("_wrapped.encoder", "_wrapped.head")
 
 
 def test_a_pattern_that_matches_nothing_names_the_nearest():

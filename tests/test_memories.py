@@ -395,6 +395,32 @@ def test_a_tracer_gets_instructions_after_a_read(monkeypatch):
     assert 2 in lines
 
 
+class Finalized:
+    """Nothing but the garbage collector frees it."""
+
+    def __init__(self, ended):
+        self.itself, self.ended = self, ended
+
+    def __del__(self):
+        self.ended.append(1)
+
+
+def test_no_garbage_is_collected_where_python_functions_are_stopped(monkeypatch):
+    """A finalizer of the program would be stopped as a hook is, and never run again."""
+    monkeypatch.setattr(saved_tensors, "TELLS_HOOKS", False)
+    node, ended, before = torch.ones(1, requires_grad=True).sin().grad_fn, [], gc.get_threshold()
+    try:
+        for allocations in range(1, 40):  # one of these is where the saved tensor is made
+            gc.collect(0)
+            gc.set_threshold(allocations, 1000)  # young objects alone
+            Finalized(ended)
+            saved_tensors.read(node, "_saved_self")
+    finally:
+        gc.set_threshold(*before)
+    gc.collect()
+    assert len(ended) == 39 and gc.isenabled()
+
+
 class Listening(TorchDispatchMode):
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         return function(*args, **(kwargs or {}))

@@ -8,9 +8,10 @@ import pytest
 import torch
 
 import backprobe as bp
-from backprobe.cuts.cutting_operations import has_part, uses
+from backprobe.cuts.cutting_operations import uses
 from backprobe.cuts.lines import line_of
 from backprobe.cuts.missing_edges import Dataflow
+from backprobe.cuts.parsed import has_part
 from backprobe.explain.nonfinite.sources import Sources
 from backprobe.record.graph import Graph
 

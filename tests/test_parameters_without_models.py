@@ -71,7 +71,7 @@ def test_an_optimizer_with_a_layer_that_the_model_has_no_more():
         optimizer.step()
     new, old = bp.explain(rec).findings
     assert (new.kind, old.kind) == ("not_held", "replaced")
-    assert new.facts[0].endswith("net.1.bias, net.1.weight")
+    assert new.facts[0].endswith("net.1.weight, net.1.bias")
 
 
 @pytest.mark.parametrize("of_model", [True, False])
@@ -110,3 +110,30 @@ def test_a_frozen_model_that_nothing_trains_is_no_finding():
         loss = net(x).square().mean()
         loss.backward()
     assert bp.explain(rec).ok
+
+
+def test_an_optimizer_of_the_wrong_model():
+    """The student gets gradients, and the optimizer has the teacher's parameters: both models ran."""
+    student, teacher = nn.Linear(4, 2), nn.Linear(4, 2)
+    optimizer, x = torch.optim.SGD(teacher.parameters(), 0.1), torch.randn(8, 4)
+    with bp.probe() as rec:
+        with torch.no_grad():
+            wanted = teacher(x)
+        loss = (student(x) - wanted).square().mean()
+        loss.backward()
+        optimizer.step()
+    report = bp.explain(rec)
+    assert [one.kind for one in report] == ["not_held", "no_grad"]
+    assert "student.weight" in report.findings[0].facts[0]
+
+
+def test_a_loss_through_a_model_of_another_optimizer():
+    """The generator's loss gives gradients to the discriminator's parameters too, which have another optimizer."""
+    made, judge = nn.Linear(2, 4), nn.Linear(4, 1)
+    optimizer, other = torch.optim.SGD(made.parameters(), 0.1), torch.optim.SGD(judge.parameters(), 0.1)
+    with bp.probe() as rec:
+        loss = judge(made(torch.randn(8, 2)).detach()).square().mean()
+        loss.backward()
+        optimizer.step()
+    assert [one.kind for one in bp.explain(rec)] == ["detach"]
+    other.step()

@@ -37,6 +37,7 @@ OURS = tuple(
         "backends/iterator_copies.py",
         "backends/random_states.py",
         "backends/patching.py",
+        "backends/exchanging.py",
         "backends/trials.py",
         "backends/variations.py",
         "backends/guards.py",

@@ -210,8 +210,8 @@ def test_a_file_is_written_whole_or_not_at_all(folder, monkeypatch):
 
 
 def test_a_place_that_cannot_be_written_is_refused_before_anything_runs(folder):
-    err = refused(invoked("explain", "--sarif", "no/such.sarif", "train.py"))
-    assert err.startswith("BadOption: --sarif: there is no folder 'no'\n")
+    err = refused(invoked("explain", "--sarif", f"{__file__}/such.sarif", "train.py"))
+    assert err.startswith(f"BadOption: --sarif: {__file__!r} is a file, not a folder\n")
     assert "  next:  backprobe explain --help" in err
     err = refused(invoked("check", "f.py:well", *GIVEN, "--sarif", "."))
     assert err.startswith("BadOption: Invalid value for '--sarif'")

@@ -328,6 +328,23 @@ def test_a_remedy_that_cures_nothing_is_not_printed(found):
     assert one["remedy"] == "" and "bridged" in one["tried"][0]
 
 
+MASKED = """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+att = nn.MultiheadAttention(8, 2, batch_first=True)
+optimizer = torch.optim.Adam(att.parameters())
+x, hidden = torch.randn(2, 3, 8), torch.tensor([[True] * 3, [False] * 3])
+"""
+
+
+def test_a_mask_is_not_moved_by_a_rounding_error(found):
+    """The sum of booleans and a number is a mask of floats, which hides nothing: NaN is gone, and so is the mask."""
+    found("y, _ = att(x, x, x, key_padding_mask=hidden)\nloss = y[~hidden].pow(2).mean()", head=MASKED)
+    born = [one for one in found.report["findings"] if one["kind"] == "born"]
+    assert born and not any("1.19e-07" in text for one in born for text in (one["remedy"], *one["facts"]))
+
+
 def test_a_remedy_that_changes_the_loss_says_so(found):
     """It is not written into a patch: a number drawn with another function is another number."""
     lines = "h = torch.distributions.Normal(stem(x), 1.0).sample()\nloss = (top(h) - y).square().mean()"

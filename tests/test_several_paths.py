@@ -2,7 +2,7 @@
 
 import pytest
 
-from several_paths import CASES, LIBRARIES, unprinted
+from several_paths import CASES, LIBRARIES, listed_again, unprinted
 
 TIED = {"head.weight": "_table.weight"}  # of one parameter in two modules, the first path is printed
 
@@ -11,6 +11,11 @@ TIED = {"head.weight": "_table.weight"}  # of one parameter in two modules, the 
 def test_the_path_to_be_guessed_is_printed(case):
     wrong, _ = unprinted(case)
     assert wrong == (TIED if case == "tied" else {})
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.partition(",")[0] not in LIBRARIES])
+def test_each_module_and_parameter_is_listed_once(case):
+    assert listed_again(CASES[case]()[0]) == []
 
 
 @pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # of transformers, called by PEFT

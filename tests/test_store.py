@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import backprobe as bp
 from asked import Parts, message, round_trip
-from backprobe.record.entries import Lost
+from backprobe.record.held import Lost
 from backprobe.record.reasons import Note, Reason
 from stored import BIG, BYTES, DATA, VALUES, check_entries, everything, holding, same, save_in, toy
 

@@ -24,7 +24,7 @@ import backprobe as bp
 from asked import Parts
 from backprobe.backends.discover import load_arrays
 from backprobe.record.brief import SMALL
-from backprobe.record.entries import Lost
+from backprobe.record.held import Lost
 from backprobe.record.reasons import Note, Reason
 from backprobe.show.text import describe
 

@@ -209,6 +209,11 @@ FAULTY = {
         opt = torch.optim.SGD(net.parameters(), 0.1)
         """, "loss = (net(x)[:, 0] - y).pow(2).mean()\n",
         "    opt.zero_grad()\n    opt.step()  # <- here\n    loss.backward()\n")),
+    "steps: scaled, and not unscaled": ("step_scaled", looped("""\
+        net, scaler = nn.Linear(8, 1), torch.amp.GradScaler("cpu")
+        opt = torch.optim.SGD(net.parameters(), 1e-6)
+        """, "loss = (net(x)[:, 0] - y).pow(2).mean()\n",
+        "    opt.zero_grad(); scaler.scale(loss).backward()\n    opt.step()  # <- here\n")),
     "steps: far below rounding": ("step_without_effect", looped("""\
         net = nn.Linear(8, 1)
         opt = torch.optim.Adam(net.parameters(), 1e-12)
@@ -217,6 +222,12 @@ FAULTY = {
 }  # fmt: skip
 
 HEALTHY = {
+    "a scaler of two optimizers, one of them unscaled early": looped("""\
+        net, out, scaler = nn.Linear(8, 8), nn.Linear(8, 1), torch.amp.GradScaler("cpu", init_scale=8.0)
+        opt, other = torch.optim.SGD(net.parameters(), 0.1), torch.optim.SGD(out.parameters(), 0.1)
+        """, "loss = (out(net(x).tanh())[:, 0] - y).pow(2).mean()\n",
+        "    opt.zero_grad(); other.zero_grad(); scaler.scale(loss).backward(); scaler.unscale_(opt)\n"
+        "    scaler.step(opt); scaler.step(other); scaler.update()\n"),
     "gradients of the iteration before": looped("""\
         net = nn.Linear(8, 1)
         opt = torch.optim.SGD(net.parameters(), 0.1)

@@ -107,7 +107,8 @@ def test_a_run_without_steps_is_shown_in_words(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "path, found", [("run.png", "the ending '.png'"), ("run", "no ending"), ("no/run.html", "no folder no")]
+    "path, found",
+    [("run.png", "the ending '.png'"), ("run", "no ending"), (f"{__file__}/run.html", f"{__file__} is a file")],
 )
 def test_a_page_is_refused_before_anything_is_read(folder, path, found):
     with bp.open_run(folder) as run, pytest.raises(bp.BadOption) as raised:

@@ -4,6 +4,7 @@ import os
 import re
 import socket
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -114,6 +115,44 @@ for x in torch.randn(4, 8, 2):
     Wrapper(model)(x).square().mean().backward()
     optimizer.step()
 """
+OF_ONE_PART = """import torch
+from torch import nn
+
+class _Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 2))
+    def forward(self, x):
+        return self.layers(x)
+
+model = _Net()
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for x in torch.randn(4, 8, 2):
+    optimizer.zero_grad()
+    model(x).square().mean().backward()
+    optimizer.step()
+"""
+MADE_AFTER_ANOTHER = """import torch
+from torch import nn
+
+class Later(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 2))
+    def forward(self, x):
+        return self.layers(x)
+
+first = nn.Linear(2, 2)
+optimizer = torch.optim.SGD(first.parameters(), 0.1)
+second = Later()
+later = torch.optim.SGD(second.parameters(), 0.1)
+for x in torch.randn(4, 8, 2):
+    for one in (optimizer, later):
+        one.zero_grad()
+    second(first(x)).square().mean().backward()
+    for one in (optimizer, later):
+        one.step()
+"""
 ENDS = {"0": "", "7": "sys.exit(7)", "1": "sys.exit('no')", "raised": "raise LookupError('mine')"}
 
 
@@ -211,7 +250,38 @@ def test_a_model_whose_class_defines_its_calls(tmp_path, monkeypatch):
 
 def test_a_model_that_is_wrapped_anew_has_one_run(tmp_path, monkeypatch):
     with in_folder(tmp_path, monkeypatch, {"wrapped.py": WRAPPED}):
-        assert invoked("watch", "wrapped.py")[2].count("watched ") == 1
+        said = invoked("watch", "wrapped.py")[2]
+        assert said == "watched Sequential for 4 steps: backprobe report wrapped.run/Sequential\n"
+        with bp.open_run("wrapped.run/Sequential") as run:
+            assert all(run.at(step)["2.weight"]["grad.count"] == 8 for step in range(4))
+
+
+def test_a_model_with_one_part_and_a_private_class_is_no_wrapper(tmp_path, monkeypatch):
+    with in_folder(tmp_path, monkeypatch, {"own.py": OF_ONE_PART}):
+        assert invoked("watch", "own.py")[2] == "watched _Net for 4 steps: backprobe report own.run/_Net\n"
+        with bp.open_run("own.run/_Net") as run:
+            assert "layers.2.weight" in run.names
+
+
+def test_a_model_made_after_the_optimizer_of_another_is_its_own(tmp_path, monkeypatch):
+    with in_folder(tmp_path, monkeypatch, {"two.py": MADE_AFTER_ANOTHER}):
+        said = invoked("watch", "two.py")[2]
+        assert said.splitlines() == [
+            f"watched {name} for 4 steps: backprobe report two.run/{name}" for name in ("Linear", "Later")
+        ]
+
+
+def test_a_warning_of_backward_has_the_line_of_the_script(folder):
+    """PyTorch counts the frames above: a full hook on a module whose inputs need no gradient warns."""
+    own = vars(torch.Tensor)["backward"]
+    hooked = TRAIN.replace("optimizer =", "net[0].register_full_backward_hook(lambda *_: None)\noptimizer =")
+    hooked = hooked.replace("frozen(x)", "x")
+    Path("hooked.py").write_text(hooked)
+    with pytest.warns(UserWarning, match="Full backward hook is firing") as warned:
+        assert invoked("watch", "hooked.py")[0] == 0
+    line = hooked.splitlines().index("    loss.backward()") + 1
+    assert {(Path(one.filename).name, one.lineno) for one in warned} == {("hooked.py", line)}
+    assert vars(torch.Tensor)["backward"] is own
 
 
 def test_a_scaler_s_steps_are_its_own(folder):

@@ -2,7 +2,9 @@
 
     python tools/house.py lines                      # code lines of src/backprobe and tests, by folder
     python tools/house.py lines --base /path/to/src  # beside those of another checkout
+    python tools/house.py since e8aa5ba3             # by folder: files that were there at a commit, and files since
     python tools/house.py classes                    # names of classes that mean two things
+    python tools/house.py circles                    # modules that import each other: a mistake
     python tools/house.py draw house.svg             # folders with their files, and the imports between them
 
 A code line is one that holds a token of code: blank lines, comments and docstrings do not count.
@@ -15,6 +17,7 @@ import ast
 import html
 import io
 import re
+import subprocess
 import sys
 import tokenize
 from collections import Counter, defaultdict
@@ -29,7 +32,11 @@ IGNORED = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tok
 
 def code_lines(file: Path) -> int:
     """How many lines of a file hold code."""
-    text = file.read_text(encoding="utf-8")
+    return code_lines_of(file.read_text(encoding="utf-8"))
+
+
+def code_lines_of(text: str) -> int:
+    """How many lines of a text hold code."""
     lines = set()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type not in IGNORED:
@@ -65,6 +72,32 @@ def show_lines(base: Path | None) -> None:
                 print(f"  {folder:30} {before.get(folder, ''):>8} {now.get(folder, ''):>8}")
 
 
+def show_since(commit: str) -> None:
+    """By folder: code lines of files that were there at a commit, then and now, and code lines of files since.
+
+    A file that was renamed, or made of another one, was there: git compares their texts.
+    """
+    changes = _git("diff", "--name-status", "--find-renames=25%", "-l5000", commit, "--", "src/backprobe")
+    before = {row[-1]: row[-2] for row in map(str.split, changes.splitlines()) if row[0][0] in "RC"}
+    new = {row[-1] for row in map(str.split, changes.splitlines()) if row[0] == "A"}
+    found: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for file in sorted((ROOT / "src" / "backprobe").rglob("*.py")):
+        path, parts = file.relative_to(ROOT).as_posix(), file.relative_to(ROOT / "src" / "backprobe").parts
+        folder, count = (parts[0] + "/" if len(parts) > 1 else parts[0]), code_lines(file)
+        if path in new:
+            found[folder]["since"] += count
+        else:
+            found[folder]["now"] += count
+            found[folder]["then"] += code_lines_of(_git("show", f"{commit}:{before.get(path, path)}"))
+    print(f"{'':24} {'then':>8} {'now':>8} {'new files':>10}")
+    for folder, counts in [*found.items(), ("all", sum(found.values(), Counter()))]:
+        print(f"{folder:24} {counts['then']:>8} {counts['now']:>8} {counts['since']:>10}")
+
+
+def _git(*words: str) -> str:
+    return subprocess.run(["git", "-C", str(ROOT), *words], check=True, capture_output=True, text=True).stdout
+
+
 def names_of_two_things(package: Path) -> dict[str, list[str]]:
     """The names of classes that mean two things, each with the modules that define one: see the glossary (note 064).
 
@@ -93,12 +126,41 @@ def show_classes() -> None:
 
 
 def imports(source: Path) -> dict[str, set[str]]:
-    """Which modules of the package each of its modules imports."""
-    import grimp  # which only a drawing needs
+    """Which modules of the package each of its modules imports, at its head or inside a function."""
+    files = {_module(file.relative_to(source)): file for file in (source / "backprobe").rglob("*.py")}
+    found: dict[str, set[str]] = {}
+    for module, file in files.items():
+        named: set[str] = set()
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                named.update(one.name for one in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                members = (f"{node.module}.{one.name}" for one in node.names)
+                named.update(one if one in files else str(node.module) for one in members)
+        found[module] = named & files.keys()
+    return found
 
-    sys.path.insert(0, str(source))
-    graph = grimp.build_graph("backprobe", cache_dir=None)
-    return {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+
+def _module(file: Path) -> str:
+    return ".".join(file.with_suffix("").parts).removesuffix(".__init__")
+
+
+def circles(edges: dict[str, set[str]]) -> list[list[str]]:
+    """Groups of modules of which each one imports all others, directly or through others, a package and its files too.
+
+    The contract of imports compares the files of a package with each other, but none with the package's own module.
+    """
+    reached = {module: _reached(edges, module) for module in edges}
+    groups = {tuple(sorted(one for one in reached[module] if module in reached[one])) for module in edges}
+    return [[*group] for group in sorted(groups) if len(group) > 1]
+
+
+def show_circles() -> None:
+    found = circles(imports(ROOT / "src"))
+    for group in found:
+        print(f"a circle: {', '.join(group)}")
+    if found:
+        sys.exit(1)
 
 
 def _folder(module: str) -> str:
@@ -127,7 +189,7 @@ def draw(target: Path, source: Path) -> None:
 
     package = source / "backprobe"
     edges = imports(source)
-    circular = {(a, b) for a in edges for b in edges[a] if a in _reached(edges, b)}
+    circular = {(a, b) for group in circles(edges) for a in group for b in edges[a] if b in group}
     drawn: dict[tuple[str, str], bool] = {}
     for importer, imported in ((a, b) for a in sorted(edges) for b in sorted(edges[a])):
         pair = (_folder(importer), _folder(imported))
@@ -164,7 +226,9 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     counting = commands.add_parser("lines")
     counting.add_argument("--base", type=Path, help="the root of another checkout")
+    commands.add_parser("since").add_argument("commit")
     commands.add_parser("classes")
+    commands.add_parser("circles")
     drawing = commands.add_parser("draw")
     drawing.add_argument("target", type=Path)
     drawing.add_argument("--source", type=Path, default=ROOT / "src", help="the folder that holds the package")
@@ -172,8 +236,12 @@ def main() -> None:
     match asked.command:
         case "lines":
             show_lines(asked.base)
+        case "since":
+            show_since(asked.commit)
         case "classes":
             show_classes()
+        case "circles":
+            show_circles()
         case _:
             draw(asked.target, asked.source)
 

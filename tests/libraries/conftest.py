@@ -19,11 +19,13 @@ sys.path.insert(0, str(HERE))  # what the files of all groups share
 from asks import Ask  # noqa: E402
 
 ASKED = pytest.StashKey[dict[Path, dict[str, Ask]]]()
+COMMIT = pytest.StashKey[str]()
 WRITE = "WRITE_RESULTS"
 
 
 def pytest_configure(config):
     config.stash[ASKED] = defaultdict(dict)
+    config.stash[COMMIT] = commit()  # before the code is imported, and not after a run in which it may go on
 
 
 @pytest.fixture
@@ -64,7 +66,7 @@ def pytest_sessionfinish(session):
         found = results(module, tests)
         kept = HERE / "results" / f"{path.stem.removeprefix('test_')}.json"
         if os.environ.get(WRITE):
-            kept.write_text(json.dumps(found | {"commit": commit()}, indent=2) + "\n")
+            kept.write_text(json.dumps(found | {"commit": session.config.stash[COMMIT]}, indent=2) + "\n")
         elif not kept.exists() or json.loads(kept.read_text()) | {"commit": ""} != found | {"commit": ""}:
             print(f"\n{kept} is not what ran: {WRITE}=1 writes it, and `python tests/libraries/page.py` the page")
             session.exitstatus = pytest.ExitCode.TESTS_FAILED

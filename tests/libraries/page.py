@@ -16,8 +16,8 @@ INTRODUCTION = """# Libraries
 compute the same bit for bit with a probe and with a watch; are gradients those that the library itself or a derivation
 by hand gives; are names those that its user would guess; are statuses and reasons true; is a planted cut and a planted
 NaN explained at its line; has what cannot be seen a note? A row stands where all of these statements,
-{statements}, are right; it has the commit that was tested where the results name it. `make test-libraries` runs them,
-`make test-libraries GROUP=gp` a group, and `python tests/libraries/page.py` makes this page of the results.
+{statements}, are right; it has the commit that was tested. `make test-libraries` runs them, `make test-libraries
+GROUP=gp` a group, and `python tests/libraries/page.py` makes this page of the results.
 """
 SCRIPTS = """## Example scripts
 
@@ -62,8 +62,7 @@ def _scripts() -> str:
 def _row(row) -> str:
     libraries = ", ".join(f"{name} {version}" for name, version in row["libraries"].items())
     own = f" ({row['file']})" if libraries.startswith("torch ") else ""  # of the framework itself, a part in each file
-    tested = f"; {row['commit']}" if "commit" in row else ""
-    cells = [f"{libraries}{own}: {row['programs']} programs, {row['statements']} statements{tested}"]
+    cells = [f"{libraries}{own}: {row['programs']} programs, {row['statements']} statements; {row['commit']}"]
     cells += ["<br>".join(row[kind]).replace("|", r"\|") or "–" for kind in ("works", "refused", "select")]
     return f"| {' | '.join(cells)} |"
 

@@ -1,6 +1,7 @@
 """Runs the suites of a release in an environment of its own, which is removed after: ``run.py torch-2.6``, or all.
 
-What came of it is a file in ``results``, of which ``python tests/libraries/page.py`` makes a table of the docs.
+``run.py --again torch-2.6`` runs the files in which tests had failed, whole, and the row says at which commit. What
+came of it is a file in ``results``, of which ``python tests/libraries/page.py`` makes a table of the docs.
 The exit status is 1 where a test has failed.
 """
 
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -28,25 +30,33 @@ VERSIONS = """
 import importlib.metadata, json, sys
 print(json.dumps({name: importlib.metadata.version(name) for name in sys.argv[1:]}))
 """
-FAILURES = {"failure", "error"}
+AGAIN = "--again"
 
 
-def main(*names: str) -> int:
+def main(*words: str) -> int:
     """One release after the other: 1 where a test of one failed."""
-    return max([tested(name) for name in names or RELEASES["releases"]])
+    names = [word for word in words if word != AGAIN]
+    return max([tested(name, AGAIN in words) for name in names or RELEASES["releases"]])
 
 
-def tested(name: str) -> int:
+def tested(name: str, again: bool = False) -> int:
     """The environment is made, the suites run, the results are written, and the environment is removed."""
-    release = RELEASES["releases"][name]
+    release, results = RELEASES["releases"][name], HERE / "results" / f"{name}.json"
+    before = json.loads(results.read_text()) if again else {}
     home = Path(tempfile.mkdtemp(prefix=".venv-release-", dir=ROOT))
     try:
         install(home, release)
-        done = [run(home, suite) for suite in release["suites"]]
-        kept = {"release": name, "python": release["python"], "commit": commit()}
+        now = commit()
+        kept = before or {"release": name, "python": release["python"], "commit": now}
+        if again:
+            files = sorted({file for suite in before["suites"] for file in files_of(suite)})
+            kept["again"] = {"commit": now, "files": [Path(file).stem for file in files]}
+            done = [rerun(home, suite) for suite in before["suites"]]
+        else:
+            done = [run(home, suite) for suite in release["suites"]]
         kept |= {"installed": installed(home, release), "suites": done}
-        (HERE / "results").mkdir(exist_ok=True)
-        (HERE / "results" / f"{name}.json").write_text(json.dumps(kept, indent=2) + "\n")
+        results.parent.mkdir(exist_ok=True)
+        results.write_text(json.dumps(kept, indent=2) + "\n")
     finally:
         shutil.rmtree(home)
     for suite in done:
@@ -90,9 +100,24 @@ def commit() -> str:
     return subprocess.run(said, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def run(home: Path, suite: str) -> dict:
-    """A suite by pytest: how many tests ran and passed, and which failed."""
+def files_of(suite: dict) -> list[str]:
+    """The files in which tests of a suite have failed."""
+    modules = {name.strip(":").partition("::")[0] for name in suite["failed"]}
+    return sorted(module.replace(".", "/") + ".py" for module in modules)
+
+
+def rerun(home: Path, suite: dict) -> dict:
+    """The files in which tests of a suite had failed, whole, and the suite's numbers with what fails there now."""
+    files = files_of(suite)
+    failed = run(home, suite["suite"], files)["failed"] if files else []
+    return suite | {"passed": suite["ran"] - len(failed), "failed": failed}
+
+
+def run(home: Path, suite: str, files: Sequence[str] = ()) -> dict:
+    """A suite by pytest, or some files with its options: how many tests ran and passed, and which failed."""
     words = shlex.split(RELEASES["suites"][suite])
+    if files:  # in place of its own, and not a sample of them
+        words = [word for word in words if not word.endswith(".py") and not word.startswith("ONE_IN=")] + [*files]
     environment = dict(word.split("=", 1) for word in words if re.match(r"[A-Z_]+=", word))
     options = [word for word in words if not re.match(r"[A-Z_]+=", word)]
     report = home / "report.xml"

@@ -30,10 +30,12 @@ def table() -> str:
     data = tomllib.loads((HERE / "releases.toml").read_text())
     found = [HERE / "results" / f"{name}.json" for name in data["releases"]]
     rows = [_row(suite, json.loads(file.read_text())) for file in found if file.exists() for suite in _suites(file)]
-    untested = [name for name in data["releases"] if not (HERE / "results" / f"{name}.json").exists()]
+    missing = [name for name in data["releases"] if not (HERE / "results" / f"{name}.json").exists()]
+    untested = [name for name in missing if name not in data["tried"]]
     impossible = [f"{pair}: {why}." for pair, why in data["impossible"].items()]
     parts = [INTRODUCTION, "\n".join([*HEAD, *rows]), ""]
     parts += [f"Listed and not run yet: {', '.join(untested)}.", ""] if untested else []
+    parts += [f"Tried and not run: {name}: {data['tried'][name]}.\n" for name in missing if name in data["tried"]]
     return "\n".join([*parts, f"What cannot be: {' '.join(impossible)}", ""])
 
 

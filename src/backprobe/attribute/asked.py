@@ -12,7 +12,7 @@ from backprobe.backends.protocol import Backend
 from backprobe.errors import BadOption
 from backprobe.executors import EXECUTOR
 from backprobe.probe import probe
-from backprobe.probe.axes import axes_of
+from backprobe.probe.axes import AXIS, axes_of
 from backprobe.probe.named_values import OfNamedValues
 from backprobe.probe.request import name_of, spelled_as
 from backprobe.record.brief import kind, written
@@ -24,14 +24,7 @@ OPTIONS = (
     Option("steps", int, 1, "10", or_none=True),
     Option("chunk", int, 1, "16", or_none=True),
     Option("edges"),
-    Option(
-        "axis",
-        int | list | tuple,
-        lambda given: all(type(one) is int for one in (given if isinstance(given, list | tuple) else [given])),
-        "1",
-        or_none=True,
-        says="the number of an axis, or several",
-    ),
+    AXIS,
     EXECUTOR,
 )
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]

@@ -95,7 +95,7 @@ class AttributionRuns:
     def prepared(self) -> Prepared:
         """Do the forward runs. Raises BadOption, NothingMatched and BadOutput."""
         recording = self.recorded(self.asked.corrupt_args, self.asked.select)
-        self.of = self._of(recording)
+        self.of = self.asked.output_of(recording)
         corrupt, record = self._side(recording, self.asked.select), without_values(recording.record)
         del recording  # frees its graph before the clean run
         clean = self._side(self.recorded(self.asked.clean_args, self.asked.select), self.asked.select)
@@ -136,12 +136,6 @@ class AttributionRuns:
             missing,
             self,
         )
-
-    def _of(self, first: Recording) -> Any:
-        # Return the path of the output if the user named no output, and only this one depends on the differentiated
-        # values.
-        path = first.outputs[0].name.partition("return.")[2]
-        return path if self.asked.of is None and path else self.asked.of
 
     # Methods for a single run.
 

@@ -360,6 +360,10 @@ class ModelCall(Protocol):
     @abstractmethod
     def parameter_paths(self) -> Iterable[str]: ...
 
+    def other_paths(self) -> Mapping[str, str]:
+        """Return each further path of a module or parameter that has several, with the path that is printed."""
+        return {}
+
     def kinds(self) -> Mapping[str, str]:
         """Return the class names of the modules, by path."""
         return {}

@@ -170,3 +170,8 @@ class Captures(Protocol):
     def unspelled(self, text: str) -> Any:
         """Return the value for a text of ``spelled``. Raises ValueError."""
         raise ValueError(f"a value {text!r}")
+
+
+def under(path: str, name: str) -> str:
+    """Return the path of a part with this name below a module; either may be empty."""
+    return f"{path}.{name}" if path and name else path or name

@@ -49,11 +49,7 @@ def run_check(
     except BackprobeError:
         raise
     except BaseException as error:
-        note = f"backprobe: raised while checking {name}"
-        if program.last is not None and program.last[1].line:
-            scope, site = program.last
-            note += f"; the last call was made at {place(scope.file, site.line)}: {site.text}"
-        error.add_note(note)
+        error.add_note(_raised_in(name, program))
         if isinstance(error, KeyboardInterrupt):
             results.note("interrupted", error="KeyboardInterrupt", known="")
             error.so_far = results.report(name, calls.remedy, program.entered)  # type: ignore[attr-defined]
@@ -62,7 +58,23 @@ def run_check(
         for put_back in reversed(undo):
             put_back()
         calls.release()
-    unused = [name_of(one) for one, count in zip(skip, program.skips, strict=True) if not count]
+    _refuse_unused(name, skip, program.skips)
+    results.add_unseen(calls)
+    for one, count in zip(skip, program.skips, strict=True):
+        results.remarks[name_of(one), Reason("skipped", {"calls": plural(count, "call")})] += 1
+    return results.report(name, calls.remedy, program.entered)
+
+
+def _raised_in(name: str, program: CheckedProgram) -> str:
+    note = f"backprobe: raised while checking {name}"
+    if program.last is not None and program.last[1].line:
+        scope, site = program.last
+        note += f"; the last call was made at {place(scope.file, site.line)}: {site.text}"
+    return note
+
+
+def _refuse_unused(name: str, skip: Sequence[Any], skips: Sequence[int]) -> None:
+    unused = [name_of(one) for one, count in zip(skip, skips, strict=True) if not count]
     if unused:
         raise BadOption(
             f"{', '.join(unused)} in skip is never called",
@@ -71,10 +83,6 @@ def run_check(
             why="a misspelled name in skip would otherwise go unnoticed",
             next="the function as the program calls it, or the class of an autograd.Function",
         )
-    results.add_unseen(calls)
-    for one, count in zip(skip, program.skips, strict=True):
-        results.remarks[name_of(one), Reason("skipped", {"calls": plural(count, "call")})] += 1
-    return results.report(name, calls.remedy, program.entered)
 
 
 def _refuse_arguments(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ import click
 import backprobe
 from backprobe.cli.stopping import number_of
 from backprobe.findings.report import Report
-from backprobe.record.disk import unwritable, write_whole
+from backprobe.record.disk import reached, unwritable, write_whole
 from backprobe.record.stamp import environment
 from backprobe.show.plain import plain_record
 from backprobe.show.printing import echo
@@ -30,8 +30,8 @@ def _keep(ctx: click.Context, option: click.Parameter, value: Any) -> None:
     ctx.meta[f"backprobe.{option.name}"] = (Path(value).absolute(), Path.cwd()) if is_path else value
     if is_asked("json") and is_asked("quiet"):
         raise click.UsageError("--json prints a document, and --quiet prints nothing", ctx)
-    if is_path and not Path(value).absolute().parent.is_dir():
-        raise click.UsageError(f"--sarif: there is no folder {str(Path(value).parent)!r}", ctx)
+    if is_path and not (nearest := reached(Path(value))).is_dir():
+        raise click.UsageError(f"--sarif: {str(nearest)!r} is a file, not a folder", ctx)
 
 
 def shared() -> list[click.Option]:

@@ -12,7 +12,7 @@ from backprobe.cli.output import tell
 from backprobe.cli.program import asked, is_saved
 from backprobe.errors import BadOption
 from backprobe.findings.phrasing import plural
-from backprobe.record.disk import unwritable, write_whole
+from backprobe.record.disk import check_folders, unwritable, write_whole
 from backprobe.source.edits import Edit, patch
 
 
@@ -33,12 +33,7 @@ def refuse_patch(program: str, words: Sequence[str], path: str) -> None:
             asked=spelled,
             next=asked(program, *words, options=("--patch", str(other))),
         )
-    if not Path(path).absolute().parent.is_dir():
-        raise BadOption(
-            f"there is no folder {str(Path(path).parent)!r}",
-            asked=spelled,
-            next=asked(program, *words, options=("--patch", Path(path).name)),
-        )
+    check_folders("the patch", Path(path), spelled, asked(program, *words, options=("--patch", Path(path).name)))
 
 
 def write_patch(report: bp.Report, path: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar
 
 import click
 
@@ -178,39 +178,13 @@ def load(program: str, example: Sequence[str] = ("x=3",), *, classes: bool = Fal
     ``example`` are the arguments shown in error messages. A class raises BadOption unless ``classes`` is True.
     """
     text, colon, name = program.rpartition(":")
-    file = Path(text)
-    if not colon and Path(program).is_file() and program.endswith(".py"):
-        raise BadOption(
-            f"{program} is a whole script, and this takes a function in it",
-            asked=asked(program),
-            why="what is called with the arguments given here is one function",
-            next=f"{asked(f'{program}:f', 'x=3')}, for a function f in it; backprobe explain {program} or "
-            f"backprobe health {program}, which take the script; or with bp.probe() as rec: around one step in it",
-        )
-    if not colon or not file.is_file():
-        file_, dot, function = program.partition(".py.")
-        spelled = f"{file_}.py:{function}" if dot and Path(f"{file_}.py").is_file() else "toy.py:f"
-        meant = _meant(text, name) if colon else f"{program}:f" if Path(program).is_file() else spelled
-        raise BadOption(
-            f"{program!r} does not name a function in a file",
-            asked=asked(program),
-            found="no colon" if not colon else f"no file {text!r}",
-            next=asked(meant, *example),
-        )
+    if not colon or not Path(text).is_file():
+        _refuse_unnamed(program, text, colon, name, example)
     module = _imported(text, program)
     found: Any = module
     for step in name.split("."):
         if not hasattr(found, step):
-            called = {known: value for known, value in vars(module).items() if callable(value) and known[:1] != "_"}
-            # list classes last, because a class cannot be probed
-            functions = sorted(called, key=lambda known: isinstance(called[known], type))
-            close = nearest(name, functions) or functions
-            raise BadOption(
-                f"{text} has no function {name!r}",
-                asked=asked(program),
-                found=", ".join(functions) or "no functions",
-                next=asked(f"{text}:{close[0]}") if close else f"define a function in {text}",
-            )
+            _refuse_missing(program, text, name, module)
         found = getattr(found, step)
     if isinstance(found, type) and not classes:
         raise BadOption(
@@ -221,6 +195,40 @@ def load(program: str, example: Sequence[str] = ("x=3",), *, classes: bool = Fal
             + asked(f"{text}:{found.__name__.lower()}"),
         )
     return found
+
+
+def _refuse_unnamed(program: str, text: str, colon: str, name: str, example: Sequence[str]) -> NoReturn:
+    # Raise BadOption for a text without a colon, or with a file that is not there.
+    if not colon and Path(program).is_file() and program.endswith(".py"):
+        raise BadOption(
+            f"{program} is a whole script, and this takes a function in it",
+            asked=asked(program),
+            why="what is called with the arguments given here is one function",
+            next=f"{asked(f'{program}:f', 'x=3')}, for a function f in it; backprobe explain {program} or "
+            f"backprobe health {program}, which take the script; or with bp.probe() as rec: around one step in it",
+        )
+    file_, dot, function = program.partition(".py.")
+    spelled = f"{file_}.py:{function}" if dot and Path(f"{file_}.py").is_file() else "toy.py:f"
+    meant = _meant(text, name) if colon else f"{program}:f" if Path(program).is_file() else spelled
+    raise BadOption(
+        f"{program!r} does not name a function in a file",
+        asked=asked(program),
+        found="no colon" if not colon else f"no file {text!r}",
+        next=asked(meant, *example),
+    )
+
+
+def _refuse_missing(program: str, text: str, name: str, module: Any) -> NoReturn:
+    called = {known: value for known, value in vars(module).items() if callable(value) and known[:1] != "_"}
+    # list classes last, because a class cannot be probed
+    functions = sorted(called, key=lambda known: isinstance(called[known], type))
+    close = nearest(name, functions) or functions
+    raise BadOption(
+        f"{text} has no function {name!r}",
+        asked=asked(program),
+        found=", ".join(functions) or "no functions",
+        next=asked(f"{text}:{close[0]}") if close else f"define a function in {text}",
+    )
 
 
 def _meant(text: str, name: str) -> str:

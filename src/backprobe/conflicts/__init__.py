@@ -102,7 +102,7 @@ class Conflicts(Printed):
         """
         from backprobe.conflicts.heat_map import heat_map  # imported late, because it imports NumPy
 
-        return heat_map(self)
+        return heat_map(self.names, self.pairs, self.cosines, self.ratios)
 
     @property
     def _heading(self) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy
 
-from backprobe.conflicts import Conflicts
 from backprobe.errors import installed
 
 MOST = 60  # number of rows, one for each entry
@@ -16,14 +16,13 @@ ROW, COLUMN, AROUND = 0.24, 1.1, (3.6, 1.3)  # inches: height of a row, width of
 PALE = 0.6  # the text is white if the absolute cosine is larger than this, and the cell therefore dark
 
 
-def heat_map(conflicts: Conflicts) -> Any:
-    """Return a heat map of entries × pairs.
+def heat_map(names: Sequence[str], pairs: Sequence[tuple[str, str]], cosines: Any, ratios: Any) -> Any:
+    """Return a heat map of entries × pairs. Both arrays have a row for each name and a column for each pair.
 
     If there are too many entries, only those with the lowest cosines are shown.
     """
     figures = installed("matplotlib.figure", asked="conflicts.plot()")
-    cosines, ratios = conflicts.cosines, conflicts.ratios
-    rows, pairs = _lowest(cosines), conflicts.pairs
+    rows = _lowest(cosines)
     size = COLUMN * len(pairs) + AROUND[0], ROW * max(len(rows), 1) + AROUND[1]
     figure = figures.Figure(figsize=size, layout="constrained")
     axes = figure.add_subplot()
@@ -35,9 +34,9 @@ def heat_map(conflicts: Conflicts) -> Any:
         ink = "white" if abs(cosine) > PALE else "black"
         axes.text(column, at, _cell(cosine, ratio), ha="center", va="center", fontsize=7, color=ink)
     axes.set_xticks(range(len(pairs)), [" · ".join(map(_short, pair)) for pair in pairs], fontsize=8)
-    axes.set_yticks(range(len(rows)), [_short(conflicts.names[row]) for row in rows], fontsize=7)
+    axes.set_yticks(range(len(rows)), [_short(names[row]) for row in rows], fontsize=7)
     axes.tick_params(length=0)
-    figure.suptitle(_title(len(conflicts.names) - len(rows)), x=0.01, ha="left", fontsize=9)
+    figure.suptitle(_title(len(names) - len(rows)), x=0.01, ha="left", fontsize=9)
     figure.colorbar(drawn, ax=axes)
     return figure
 

@@ -6,8 +6,9 @@ import ast
 from collections.abc import Collection
 from functools import lru_cache
 
-from backprobe.cuts.cutting_operations import NAMES, applied, is_method, last_name, parsed, parts_of
+from backprobe.cuts.cutting_operations import NAMES, applied, is_method
 from backprobe.cuts.operation_names import MAPPING, TRANSFORMING
+from backprobe.cuts.parsed import last_name, parsed, parts_of
 
 
 @lru_cache(4096)

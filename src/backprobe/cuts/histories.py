@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from backprobe.cuts.cutting_operations import unread
 from backprobe.cuts.mentions import CHECKPOINT, Mention, mentions_of
+from backprobe.cuts.parsed import unread
 from backprobe.cuts.unrecorded import BARE, FIRM, hidden_cuts
 from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.graph import reached

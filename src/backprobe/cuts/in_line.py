@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection
 
-from backprobe.cuts.cutting_operations import last_name, parsed
+from backprobe.cuts.parsed import last_name, parsed
 
 
 def calls_in(line: str) -> list[ast.Call]:

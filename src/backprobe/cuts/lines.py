@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 from functools import lru_cache
 
-from backprobe.cuts.cutting_operations import own_parts_of, parsed
+from backprobe.cuts.parsed import own_parts_of, parsed
 from backprobe.record.source import Source
 
 

@@ -19,7 +19,8 @@ from backprobe.derive.tree import Apply, Leaf, Tree, apply, named
 from backprobe.errors import BackprobeError
 from backprobe.findings.phrasing import listed
 from backprobe.record.brief import SMALL, place, sizes
-from backprobe.record.entries import Entry, GradStatus, plain_text
+from backprobe.record.entries import Entry, GradStatus
+from backprobe.record.held import plain_text
 from backprobe.show.text import describe
 
 MOST_FACTORS = 24  # factors of a product, or terms of a sum, that are written in full

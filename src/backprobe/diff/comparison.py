@@ -20,8 +20,9 @@ from backprobe.diff.orders import Orders
 from backprobe.diff.pairs import DTYPE, NO_NUMBER, ONE_SIDED, SHAPE, STATUS, VALUE, JudgedNumbers, Row
 from backprobe.diff.rounding import by_rounding
 from backprobe.diff.side import Side
-from backprobe.record.entries import Entry, GradStatus, Lost
+from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.graph import reached
+from backprobe.record.held import Lost
 
 PLAIN = (bool, int, float)
 Step = Callable[[int], Iterable[int]]

@@ -15,7 +15,8 @@ from backprobe.diff.measuring import measure
 from backprobe.diff.side import Side
 from backprobe.errors import BadOption
 from backprobe.findings.phrasing import plural
-from backprobe.record.entries import Entry, GradStatus, Lost, Record
+from backprobe.record.entries import Entry, GradStatus, Record
+from backprobe.record.held import Lost
 from backprobe.record.options import Option
 from backprobe.recording import Recording, opened, refuse_several
 

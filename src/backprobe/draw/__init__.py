@@ -18,7 +18,7 @@ from backprobe.findings.phrasing import plural
 from backprobe.findings.report import Report
 from backprobe.markup import framed, pictured
 from backprobe.record.brief import kind, written
-from backprobe.record.disk import unwritable, write_whole
+from backprobe.record.disk import check_folders, unwritable, write_whole
 from backprobe.record.graph import Graph
 from backprobe.record.options import Option, check_folder, check_options
 from backprobe.recording import Recording, refuse_several
@@ -212,13 +212,7 @@ def check_path(path: Any) -> None:
             found=f"the ending {ending!r}" if ending else "no ending",
             next=f"path={(target.stem or 'circuit') + '.svg'!r}",
         )
-    if not target.parent.is_dir():
-        raise BadOption(
-            f"the drawing cannot be written to {target}",
-            asked=f"path={str(target)!r}",
-            found=f"no folder {target.parent}",
-            next="a path in a folder that exists",
-        )
+    check_folders("the drawing", target, f"path={str(target)!r}", f"path={target.name!r}")
 
 
 def _ending(path: str | os.PathLike[str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 
 from backprobe.draw.circuit import View
@@ -88,7 +88,7 @@ class Grouping:
     @cached_property
     def occupied(self) -> set[str]:
         """The boxes that contain a drawn value other than a parameter."""
-        return {box for at in self.drawn if at not in self.graph.parameters for box in self.around(at)}
+        return {box for at in self.drawn if at not in self.graph.parameters for box in self.graph.boxes_around(at)}
 
     @cached_property
     def bare(self) -> set[str]:
@@ -105,13 +105,6 @@ class Grouping:
         counts = Counter(self.node_of_box[self.graph.box_of[at]] for at in self.drawn)
         closed = {box: count for box, count in counts.items() if box is not None and box not in self.bare}
         return max(closed, key=closed.__getitem__, default=None)
-
-    def around(self, at: int) -> Iterator[str]:
-        """The boxes around a value, the innermost first."""
-        box = self.graph.box_of[at]
-        while box is not None:
-            yield box
-            box = self.graph.boxes[box].around
 
     # Methods for the nodes of values.
 
@@ -182,7 +175,11 @@ class Grouping:
             own = strip(self.graph.box_of[at] or "")
             for flow in self.from_parameter.get(at, ()):
                 key = self.key(flow.target)
-                if key not in (host, "") and own not in map(strip, self.around(flow.target)) and key in self.members:
+                if (
+                    key not in (host, "")
+                    and own not in map(strip, self.graph.boxes_around(flow.target))
+                    and key in self.members
+                ):
                     found[key].append(flow)
         return found
 

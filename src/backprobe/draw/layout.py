@@ -109,6 +109,17 @@ def graph_of(circuit: Circuit, direction: str) -> Any:
         fillcolor=PAPER,
     )
     graph.edge_attr.update(fontname=FONT, fontsize="10", fontcolor=INK, color=FAINT, arrowsize="0.7")
+    place = _clusters(graph, circuit)
+    numbers = {node.key: f"n{number}" for number, node in enumerate(circuit.nodes)}
+    for node in circuit.nodes:
+        place[node.cluster].add_node(numbers[node.key], id=f"bp_{numbers[node.key]}", **_node(node))
+    for number, arrow in enumerate(circuit.arrows):
+        graph.add_edge(numbers[arrow.source], numbers[arrow.target], id=f"bp_e{number}", **_arrow(arrow))
+    return graph
+
+
+def _clusters(graph: Any, circuit: Circuit) -> dict[str | None, Any]:
+    # Add the clusters, each inside the one around it, and return the subgraph of each.
     place: dict[str | None, Any] = {None: graph}
     for number, cluster in enumerate(circuit.clusters):
         place[cluster.key] = place[cluster.around].add_subgraph(
@@ -123,12 +134,7 @@ def graph_of(circuit: Circuit, direction: str) -> Any:
             color=FAINT,
             tooltip=_plain(cluster.label),
         )
-    numbers = {node.key: f"n{number}" for number, node in enumerate(circuit.nodes)}
-    for node in circuit.nodes:
-        place[node.cluster].add_node(numbers[node.key], id=f"bp_{numbers[node.key]}", **_node(node))
-    for number, arrow in enumerate(circuit.arrows):
-        graph.add_edge(numbers[arrow.source], numbers[arrow.target], id=f"bp_e{number}", **_arrow(arrow))
-    return graph
+    return place
 
 
 # the style of each kind of node, edge and box

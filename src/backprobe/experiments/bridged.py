@@ -64,7 +64,7 @@ class Bridged:
         # Return a sentence if the input of a line was changed, but the result of the line stayed the same.
         cut = cuts[0]
         source, target = self.names[cut.mention.source], self.names[cut.target]
-        before = of_name(self.runs(NamedBridges(), wide=self.wide), target)
+        before = self.flow.entries[cut.target]
         if self.runs.numbers(before) is None:
             return ""
         for move in MOVES.values():

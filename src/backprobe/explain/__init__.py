@@ -124,7 +124,7 @@ def _explain_recording(recording: Recording, name: Any, limit: Limit) -> Report:
             report = _explain_whole(record, *asks)
         if recording._rerun is not None and not is_about_numbers:
             report = recording._rerun.experimented(record, report, None, limit)
-        if type(recording) is Recording and recording._rerun is None and not (is_about_numbers or record.is_of_several):
+        if recording._rerun is None and not (is_about_numbers or record.is_of_several):
             report = with_zeros_kept(report, record, load_arrays(record.backend))
         if is_about_numbers or not record.none_reads:
             return report

@@ -7,7 +7,7 @@ import linecache
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from backprobe.cuts.cutting_operations import parsed, parts_of
+from backprobe.cuts.parsed import parsed, parts_of
 from backprobe.explain.about_entries import own_name
 from backprobe.explain.text import say
 from backprobe.findings.phrasing import quoted

@@ -234,6 +234,9 @@ CAUSES = {
     "step_without_gradient": "{optimizer} has stepped {steps} times, and each time the gradients of all its parameters "
     "were None or 0",
     "step_without_gradient_next": "zero_grad(), backward() and step(), in this order",
+    "step_scaled": "{optimizer} steps with gradients that are {scale} times those of the loss: nothing has unscaled "
+    "them",
+    "step_scaled_next": "scaler.step(optimizer) and scaler.update(), in place of optimizer.step()",
     "overwritten": "{value} was modified outside autograd; gradients that need it use the new values",
     "overwritten_next": "use an ordinary operation, u = u * 2; under torch.no_grad(), modify a leaf before it is used",
     "outside_tape": "a tape gave None for {value}: {target} was computed while that tape did not record",

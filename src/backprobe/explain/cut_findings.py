@@ -15,11 +15,12 @@ from dataclasses import replace
 
 from backprobe.backends.call_sites import switch_around
 from backprobe.backends.dialects import dialect_of
-from backprobe.cuts.cutting_operations import flat_operation, has_part, parsed
+from backprobe.cuts.cutting_operations import flat_operation
 from backprobe.cuts.handed_on import handed_to
 from backprobe.cuts.mentions import CHECKPOINT, DIFFERENTIATED, Mention
 from backprobe.cuts.missing_edges import HISTORY, Cut, Dataflow
 from backprobe.cuts.operation_names import MODULES, POSITIONS, WHOLE_SAMPLES
+from backprobe.cuts.parsed import has_part, parsed
 from backprobe.explain.about_entries import about, as_code, is_none, is_of_whole_numbers, line_in, own_name
 from backprobe.explain.text import instead_of_flat, say
 from backprobe.findings.known import Known

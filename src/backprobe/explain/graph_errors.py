@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from backprobe.backends.facts import Failure
-from backprobe.cuts.cutting_operations import parsed
 from backprobe.cuts.missing_edges import Dataflow
 from backprobe.cuts.operation_names import MODULES
+from backprobe.cuts.parsed import parsed
 from backprobe.cuts.unrecorded import unseen_calls
 from backprobe.errors import labelled
 from backprobe.explain.about_entries import about, by_status, is_returned, merged, own_name

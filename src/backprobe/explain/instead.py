@@ -6,8 +6,8 @@ import ast
 from collections.abc import Sequence
 
 from backprobe.backends.dialects import dialect_of
-from backprobe.cuts.cutting_operations import last_name, parsed
 from backprobe.cuts.operation_names import MODULES, POSITIONS
+from backprobe.cuts.parsed import last_name, parsed
 
 SIDES = {"argmax": "max", "argmin": "min", "argsort": "sort"}
 """For functions that return positions, the functions that return the values at these positions."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import copy
 
-from backprobe.cuts.cutting_operations import parsed
+from backprobe.cuts.parsed import parsed
 
 FLAG, METHOD, PARAMETER = "requires_grad", "requires_grad_", "Parameter"
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from backprobe.backends.dialects import dialect_of
 from backprobe.backends.later_reads import passed_to
-from backprobe.cuts.cutting_operations import has_part, parsed, unread
 from backprobe.cuts.lines import line_of
 from backprobe.cuts.missing_edges import Cut, Dataflow
+from backprobe.cuts.parsed import has_part, parsed, unread
 from backprobe.explain.about_entries import (
     about,
     by_status,

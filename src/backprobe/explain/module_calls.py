@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from backprobe.cuts.cutting_operations import Use, parsed, use_of
+from backprobe.cuts.cutting_operations import Use, use_of
 from backprobe.cuts.lines import line_of
 from backprobe.cuts.mentions import DIFFERENTIATED, NO_NUMBERS
 from backprobe.cuts.missing_edges import Dataflow
+from backprobe.cuts.parsed import parsed
 from backprobe.explain.cut_findings import converted, cut_finding, draws_whole_numbers, gives_list
 from backprobe.explain.text import finding, say
 from backprobe.findings.known import Known

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from backprobe.cuts.cutting_operations import parsed
 from backprobe.cuts.missing_edges import Dataflow
+from backprobe.cuts.parsed import parsed
 from backprobe.explain.text import say
 from backprobe.record.source import Source
 from backprobe.source.syntax_nodes import parents

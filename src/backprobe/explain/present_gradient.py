@@ -6,9 +6,10 @@ from collections import deque
 
 from backprobe.backends.dialects import dialect_of
 from backprobe.backends.tensors import Arrays
-from backprobe.cuts.cutting_operations import Use, flat_operation, parsed
+from backprobe.cuts.cutting_operations import Use, flat_operation
 from backprobe.cuts.lines import line_of
 from backprobe.cuts.missing_edges import Cut, Dataflow
+from backprobe.cuts.parsed import parsed
 from backprobe.cuts.unrecorded import CERTAIN
 from backprobe.explain.about_entries import about, is_said, merged
 from backprobe.explain.all_zero import is_zero

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from backprobe.cuts.cutting_operations import parsed
+from backprobe.cuts.parsed import parsed
 from backprobe.record.entries import Record
 
 

@@ -56,6 +56,8 @@ SENTENCES = {
     "unknown.call": "no path leads from {outputs} back to {call}: its result is cut off later, or not used",
     "unknown.call_next": "give the result a name, out = {plain}, and ask again: then the line that cuts it off is "
     "known",
+    "history_ends": "this line reads values with a gradient history, and what it makes has none",
+    "history_ends_next": "compute it with operations of the framework, without numbers taken out of tensors",
     "unknown.parameters": "no path leads from {outputs} back to these parameters",
     "unknown.parameters_next": "use them in what the loss is computed from; or freeze them with {freeze}",
     "replaced.held": "the optimizer has parameters of no model that ran",
@@ -80,7 +82,8 @@ SENTENCES = {
     "not_held.computed_next": "{plain} = nn.Parameter(...) around all of that computation, and model.parameters() "
     "has it",
     "not_held": "{parameters} of the model that ran get gradients, and no optimizer has them",
-    "not_held_next": "give them to the optimizer, as with model.parameters(), if they are to be trained",
+    "not_held_next": "give them to the optimizer, as with model.parameters(), if they are to be trained; "
+    "requires_grad_(False) if not",
     **ERRORS,
     # facts about a cut
     "states": "{value} is {state}, {target} is {other}",
@@ -118,6 +121,7 @@ SENTENCES = {
     "useless.distribution_twice": "softmax is applied twice",
     "useless.not_log_probabilities": "the loss takes other numbers for log-probabilities",
     "useless.step_without_effect": "the steps of {optimizer} change next to nothing",
+    "useless.step_scaled": "{optimizer} steps with scaled ones",
     "useless.step_without_gradient": "{optimizer} stepped without one",
     "useless.step_without_effect.added": "the updates of {names} change next to nothing",
     "cancelled": "0 but for rounding",
@@ -131,6 +135,7 @@ SENTENCES = {
     "zero_everywhere.exactly": "{gradients} is exactly 0",
     "zero_kept": "{gradients} is exactly 0 here; asked for by name, {first} shows where it becomes 0, as far as it was "
     "recorded",
+    "zero_trained": "{gradients} is exactly 0 in what was recorded",
     "zero_here": "{gradients}, all exactly 0 at these arguments",
     "zero_here.one": "{gradients}, exactly 0 at these arguments",
     "bridged": "with this line bridged, {gradients}",

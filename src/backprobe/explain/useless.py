@@ -110,13 +110,17 @@ def with_zero_everywhere(report: Report, record: Record, names: Sequence[str]) -
 
 
 def with_zeros_kept(report: Report, record: Record, arrays: Arrays) -> Report:
-    """The report on a recording that cannot run again, with a note on single gradients that are 0 in it."""
+    """The report on a recording that cannot run again, with a note on single gradients that are 0 in it.
+
+    In a training, the note is only added if nothing was found: a finding may explain these gradients.
+    """
     given = [one for at, one in enumerate(record.entries) if not one.inputs and at not in record.outputs]
     there = [one for one in given if one.status is GradStatus.OK and one.held_grad is not None]
     zero = [one.name for one in there if is_zero(arrays, one.held_grad)]
-    if not zero or len(zero) == len(there) or record.training is not None:
+    if not zero or len(zero) == len(there) or (record.training is not None and not report.ok):
         return report
-    return replace(report, notes=(*report.notes, say("zero_kept", gradients=gradients_of(zero), first=repr(zero[0]))))
+    code = "zero_kept" if record.training is None else "zero_trained"
+    return replace(report, notes=(*report.notes, say(code, gradients=gradients_of(zero), first=repr(zero[0]))))
 
 
 def _of_zero(record: Record, report: Report, arrays: Arrays) -> Report:

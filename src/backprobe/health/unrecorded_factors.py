@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from backprobe.health.record_arrays import RecordArrays
-from backprobe.record.entries import Entry, Lost
+from backprobe.record.entries import Entry
 from backprobe.record.graph import reached
+from backprobe.record.held import Lost
 from backprobe.record.source import expression_of
 
 LAYERS = ("Linear", "Bilinear", "Embedding", "Conv", "BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "RMSNorm")

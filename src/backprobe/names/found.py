@@ -12,6 +12,7 @@ from backprobe.findings.wrapping import fitted
 from backprobe.markup import Printed, element, shown
 from backprobe.names import text
 from backprobe.names.forward import ForwardProbe, shown_by
+from backprobe.names.once import listed_once
 from backprobe.names.read import read
 from backprobe.names.tree import tree
 from backprobe.probe.request import name_of
@@ -30,14 +31,15 @@ class Names(Printed, Sequence[str]):
     pattern: str | Sequence[str]
     marks: Mapping[str, str]
     known: Mapping[str, str] = field(default_factory=dict)
+    others: Mapping[str, str] = field(default_factory=dict)
     backend: str | None = None
     notes: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, target: Any, pattern: str | Sequence[str], backend: str | None) -> Names:
         """The names of a target, before it runs. Raises NothingMatched."""
-        found, notes = read(target, backend, operations=_asks_operations(pattern))
-        return cls._chosen(target, pattern, found, backend, notes)
+        found, others, notes = read(target, backend, operations=_asks_operations(pattern))
+        return cls._chosen(target, pattern, found, others, backend, notes)
 
     @classmethod
     def _chosen(
@@ -45,6 +47,7 @@ class Names(Printed, Sequence[str]):
         target: Any,
         pattern: str | Sequence[str],
         known: Mapping[str, str],
+        others: Mapping[str, str],
         backend: str | None,
         notes: tuple[str, ...] = (),
     ) -> Names:
@@ -63,7 +66,9 @@ class Names(Printed, Sequence[str]):
             if (wanted is None or any(one.matches(full[name]) for one in wanted if not one.excludes))
             and not any(one.matches(full[name]) for one in compiled if one.excludes)
         }
-        return cls(target, pattern, marks, known, backend, notes)
+        marks, private = listed_once(marks, others)
+        notes += (text.left_out(private),) if private else ()
+        return cls(target, pattern, marks, known, others, backend, notes)
 
     def after(self, /, *args: Any, **kwargs: Any) -> Names:
         """The names, including those that are found by running the target's forward once. Nothing is differentiated.
@@ -88,7 +93,7 @@ class Names(Printed, Sequence[str]):
         for name in [name for name, mark in known.items() if mark == text.UNREACHED]:
             if any(one.startswith(f"{name}.") for one in ran):  # a container, whose leaves have names
                 known[name] = ""
-        return self._chosen(self.target, self.pattern, known, self.backend)
+        return self._chosen(self.target, self.pattern, known, self.others, self.backend)
 
     @overload
     def __getitem__(self, index: int) -> str: ...

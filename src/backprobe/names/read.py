@@ -13,11 +13,14 @@ from backprobe.probe.model import names_in
 from backprobe.probe.probe_class import Probe
 from backprobe.probe.request import name_of
 from backprobe.probe.source_names import bound_in, bound_in_model
+from backprobe.record.names import quote_path
+
+Found = tuple[dict[str, str], dict[str, str], tuple[str, ...]]
 
 
-def read(target: Any, backend: str | None, *, operations: bool) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The names, each with a remark on its origin, and notes on names that may be missing. Raises the errors of a
-    probe.
+def read(target: Any, backend: str | None, *, operations: bool) -> Found:
+    """The names, each with a remark on its origin; the further paths of modules that have several, each with the path
+    that is printed; and notes on names that may be missing. Raises the errors of a probe.
     """
     try:
         found = find_backend(backend, [target])
@@ -26,10 +29,10 @@ def read(target: Any, backend: str | None, *, operations: bool) -> tuple[dict[st
             raise
         starts = [_started(target, one) for one in imported_backends()]
         start = next((one for one, is_within in starts if is_within), starts[0][0] if starts else target)
-        return _bound(bound_in(start, operations=operations)), ()
+        return _bound(bound_in(start, operations=operations)), {}, ()
     found.refuse(target, f"bp.names({name_of(target)})")
     if not is_model(found, target):
-        return _bound(bound_in(_started(target, found)[0], operations=operations)), ()
+        return _bound(bound_in(_started(target, found)[0], operations=operations)), {}, ()
     models = found.models
     assert models is not None
     call = models.call(target, (), {})
@@ -37,7 +40,8 @@ def read(target: Any, backend: str | None, *, operations: bool) -> tuple[dict[st
     names |= {
         name: text.FROM_SOURCE for name in bound_in_model(models, call, operations=operations) if name not in names
     }
-    return names, () if call.is_known else (text.MADE_LATER,)
+    others = {quote_path(path): quote_path(printed) for path, printed in call.other_paths().items()}
+    return names, others, () if call.is_known else (text.MADE_LATER,)
 
 
 def _bound(names: list[str]) -> dict[str, str]:

@@ -95,7 +95,7 @@ class SampleRuns:
 
     def wanted(self, whole: Recording) -> list[Wanted]:
         """The selected values that have a gradient in a run of the batch. Raises NothingMatched."""
-        self.of = self._of(whole)
+        self.of = self.asked.output_of(whole)
         record = whole.record
         selects = matcher(self.asked.select, in_function=self.models is None)
         names: dict[int, list[str]] = {}
@@ -118,11 +118,6 @@ class SampleRuns:
                 next=f"bp.names({typed_as(self.asked.target)}), for every name",
             )
         return found
-
-    def _of(self, whole: Recording) -> Any:
-        # The path of the output, if only one output depends on the differentiated values and none was requested.
-        path = whole.outputs[0].name.partition("return.")[2]
-        return path if self.asked.of is None and path else self.asked.of
 
     def bound(self, wanted: Sequence[Wanted], alone: Sequence[Any]) -> list[Wanted]:
         """Those values to which something can be added in a run on one sample. A note names the others, which are left

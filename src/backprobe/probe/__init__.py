@@ -13,7 +13,7 @@ from backprobe.probe.probe_class import Probe
 from backprobe.probe.request import names_in
 from backprobe.probe.several_outputs import Of, is_several
 from backprobe.record.typed import HasForward, P, R, Strategy, V, Values
-from backprobe.recording import BlockRecording
+from backprobe.recording.block import BlockRecording
 
 
 @overload

@@ -9,6 +9,16 @@ from typing import Any
 
 from backprobe.errors import BadOption
 from backprobe.record.brief import written
+from backprobe.record.options import Option
+
+AXIS = Option(
+    "axis",
+    int | list | tuple,
+    lambda given: all(type(one) is int for one in (given if isinstance(given, list | tuple) else [given])),
+    "1",
+    or_none=True,
+    says="the number of an axis, or several",
+)
 
 
 def axes_of(axis: Any) -> tuple[int, ...]:

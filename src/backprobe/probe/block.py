@@ -33,7 +33,7 @@ from backprobe.probe.request import Request, name_of
 from backprobe.record.containers import leaves
 from backprobe.record.entries import Record
 from backprobe.record.reasons import Reason
-from backprobe.recording import BlockRecording
+from backprobe.recording.block import BlockRecording
 from backprobe.source.bytecode import names_loaded
 from backprobe.source.derivative_calls import DerivativeCall, block_at, derivative_calls
 from backprobe.source.frames import forget, name_in

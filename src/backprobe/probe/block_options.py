@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from backprobe.errors import BadOption
-from backprobe.probe.request import Request, name_of
+from backprobe.probe.request import Request, typed_as
 from backprobe.record.brief import kind
 
 
@@ -12,7 +12,7 @@ def refuse_options_of_block(probe: Request, is_run_backward: bool, takes_partial
     written.
     """
     options = probe.options
-    target = "" if probe.target is None else name_of(probe.target) + ", "
+    target = "" if probe.target is None else typed_as(probe.target) + ", "
     taken = {
         "strategy": (options.strategy != "edges", f"with bp.probe({target[:-2]}) as rec:"),
         "partials": (

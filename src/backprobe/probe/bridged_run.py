@@ -21,6 +21,7 @@ from backprobe.source.bridged_code import BEGIN, MADE, SEEN, Statement
 from backprobe.source.user_code import package
 
 MANY = 100  # items of a container that are examined
+CHANGED = object()  # stands for the new value of a variable after ``total += loss``
 
 
 class Enough(SystemExit):
@@ -58,7 +59,8 @@ class BridgingPlan:
     the statement wrote into get the history as well. With ``is_around``, models do not count as read, because a
     statement that calls a model would have read all of its parameters. With ``by``, nothing is bridged: the statements
     read moved numbers. With ``is_shift``, the variables in ``names`` are moved after the first of these statements has
-    run.
+    run. With ``is_followed``, it is observed where histories end: those of the targets, or of all values if there are
+    no targets.
     """
 
     targets: frozenset[int]
@@ -103,6 +105,8 @@ class BridgedRun:
         self.callers: set[int] = set()  # statements that call a target through a library
         self.carrying: dict[int, Any] = {}  # tensors by identity that carry a bridged history
         self.ends: dict[int, None] = {}  # statements that read such a tensor and returned something without a history
+        # the same for statements that only call, such as ``losses.append(loss.item())``
+        self.call_ends: dict[int, None] = {}
         self.differentiating: set[int] = set()  # statements that run backward: their results are gradients
         self.count = 0  # the number of targets that have run
         self.resolved: dict[str, Any] = {}
@@ -132,7 +136,9 @@ class BridgedRun:
         ``is_within``: the value is the result of a call inside the statement, or the owner of an attribute, like ``w``
         in ``w.data``.
         """
-        if not self.running or get_ident() != self.thread or (is_within and not self.is_tensor(value)):
+        if not self.running or get_ident() != self.thread:
+            return value
+        if is_within and not self.is_tensor(value) and id(value) not in self.waiting:
             return value
         one = self.running[-1]
         one.seen.append(value)
@@ -140,7 +146,7 @@ class BridgedRun:
             one.before.append(self.total(value))
         if name and type(value) in SIMPLE:
             kept = self.named.get((sys._getframe(1).f_code, name))
-            if kept is not None and kept[0] is value:
+            if kept is not None and (kept[0] is value or kept[0] is CHANGED):
                 one.left.append((kept[1], False))
         if self.plan.by is not None and not self.plan.is_shift and one.number in self.plan.targets:
             return self._moved(value, one)
@@ -165,21 +171,43 @@ class BridgedRun:
         if self.plan.by is not None:
             return self._unmoved(value, one) if one.undo else value
         sources = self._sources(one, is_target)
+        self._forget_changed(one, sys._getframe(1))
         carried = self._carried(one, value, sources, owners, sys._getframe(1)) if sources else value
         if self.plan.is_followed:
-            self._follow(one, carried, is_target)
+            self._follow(one, carried, is_target, owners)
         return carried
 
-    def _follow(self, one: RunningStatement, value: Any, is_target: bool) -> None:
-        # Does the bridged history continue through this statement, or end here?
-        seen = (each for held in one.seen for each in self._of(held))
-        if not is_target and all(id(each) not in self.carrying for each in seen):
+    def _forget_changed(self, one: RunningStatement, frame: FrameType) -> None:
+        # The statement gives variables new values, so that sources of their values before do not count any more.
+        statement = self.statements[one.number]
+        for key in () if statement.is_augmented else [(frame.f_code, name) for name in statement.names]:
+            if self.named.get(key, (None,))[0] is CHANGED:
+                del self.named[key]
+
+    def _follow(self, one: RunningStatement, value: Any, is_target: bool, owners: Sequence[Any]) -> None:
+        # Does a history continue through this statement, or end here?
+        seen = [each for held in one.seen for each in self._of(held)]
+        if self.plan.targets:
+            is_carrying = is_target or any(id(each) in self.carrying for each in seen)
+        else:
+            is_carrying = any(map(self.bridges.connected, seen))
+        if not is_carrying:
             return
-        made = self.bridges.connected(value)
-        self.carrying.update({id(each): each for each in made})
-        is_end = not made and not is_target and not self.statements[one.number].is_call
-        if is_end and one.number not in self.differentiating:
+        made = self._connected(value)
+        if self.plan.targets:
+            self.carrying.update({id(each): each for each in made})
+        if made or is_target or one.number in self.differentiating:
+            return
+        if not self.statements[one.number].is_call:
             self.ends[one.number] = None
+        elif not any(map(self.bridges.connected, (*owners, *_owners_of_called(one)))):
+            self.call_ends[one.number] = None
+
+    def _connected(self, value: Any) -> list[Any]:
+        # The tensors with a history in a value. Objects of libraries, such as distributions, are opened here too.
+        held = getattr(value, "__dict__", None)
+        is_object = type(held) is dict and not isinstance(value, ModuleType | type)
+        return self.bridges.connected(value) or (self.bridges.connected(held) if is_object else [])
 
     def _sources(self, one: RunningStatement, is_target: bool) -> list[Any]:
         own = [each for value in one.seen for each in self._of(value)] if is_target else []
@@ -220,26 +248,36 @@ class BridgedRun:
             return new
         value = value if new is None else new
         kept = (sources if new is None else [new], new is not None)
-        self._keep(value, *kept, [(frame.f_code, name) for name in statement.names])
+        names = [(frame.f_code, name) for name in statement.names]
+        self._keep(value, *kept, names, is_augmented=statement.is_augmented)
         if statement.is_return and self.running:
             self.running[-1].left.append(kept)
         if new is None or self.plan.is_wide:
-            called = (
-                [getattr(each, "__self__", None) for each in one.seen if callable(each)] if statement.is_call else []
-            )
-            others = [*owners, *called[:1]]
+            others = [*owners, *(_owners_of_called(one) if statement.is_call else ())]
             others += [each for each, was in zip(one.seen, one.before, strict=False) if was != self.total(each)]
             for each in others:
                 if not isinstance(each, ModuleType | type):
                     self._keep(each, sources, False, ())
         return value
 
-    def _keep(self, value: Any, sources: list[Any], while_off: bool, names: Collection[tuple[Any, str]]) -> None:
+    def _keep(
+        self,
+        value: Any,
+        sources: list[Any],
+        while_off: bool,
+        names: Collection[tuple[Any, str]],
+        is_augmented: bool = False,
+    ) -> None:
         for each in (value, *(item for _, item in (children(value) or ())[:MANY])):
             if type(each) not in SIMPLE or type(each) in (float, complex):
-                self.waiting[id(each)] = (each, sources, while_off)
+                before = self.waiting.get(id(each), (None, (), False))
+                earlier = before[1] if before[0] is each else ()
+                self.waiting[id(each)] = (each, [*earlier[:MANY], *sources], while_off)
         if type(value) in SIMPLE and value is not None:
-            self.named.update(dict.fromkeys(names, (value, sources)))
+            for name in names:
+                known, earlier = self.named.get(name, (None, []))
+                summed = [*earlier[:MANY], *sources] if is_augmented and known is CHANGED else sources
+                self.named[name] = (CHANGED if is_augmented else value, summed)
 
     def _moved(self, value: Any, one: RunningStatement) -> Any:
         assert self.plan.by is not None
@@ -295,6 +333,11 @@ class BridgedRun:
 
     def _names(self, tensors: Sequence[Any]) -> list[str]:
         return [name for name, held in self.resolved.items() if any(is_same(one, held) for one in tensors)]
+
+
+def _owners_of_called(one: RunningStatement) -> list[Any]:
+    # The object whose method the statement calls: the list in ``losses.append(loss)``.
+    return [getattr(each, "__self__", None) for each in one.seen if callable(each)][:1]
 
 
 def is_same(one: Any, other: Any) -> bool:

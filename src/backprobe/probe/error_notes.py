@@ -153,7 +153,7 @@ def _users(step: TracebackType | None) -> TracebackType | None:
 
 def _mentioned(run: FailingRun, failure: Failure, at: TracebackType) -> Failure:
     # The failure, with its possible values restricted to those that the failing line mentions, if it mentions any.
-    from backprobe.cuts.cutting_operations import parsed
+    from backprobe.cuts.parsed import parsed
 
     tree = parsed(linecache.getline(at.tb_frame.f_code.co_filename, at.tb_lineno))
     names = () if tree is None else names_read(tree)
@@ -165,7 +165,7 @@ def _mentioned(run: FailingRun, failure: Failure, at: TracebackType) -> Failure:
 def _hold(run: FailingRun, tensor: Any, at: TracebackType | None) -> int:
     # Hold the unnamed tensor on which backward was called, and return its number. The failing line shows from which
     # values the tensor was computed.
-    from backprobe.cuts.cutting_operations import parsed
+    from backprobe.cuts.parsed import parsed
 
     if at is None:
         return run.trace.hold(tensor, "backward()", "")

@@ -17,7 +17,9 @@ from backprobe.probe.source_names import bound_in
 from backprobe.record.containers import leaves
 from backprobe.record.names import nearest
 from backprobe.source.reporting import reporting
+from backprobe.source.sites import Site
 from backprobe.source.user_code import innermost
+from backprobe.tracing.scope import Scope
 
 
 class FunctionRun(TargetRun):
@@ -41,9 +43,18 @@ class FunctionRun(TargetRun):
 
     def inputs(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
         function = self.starts_at()
-        self.reporting = reporting(function, self.trace.root_opener, operations=self.trace.operations)
+        self.reporting = reporting(function, self._opened, operations=self.trace.operations)
         self.bound = self._bound(function, args, kwargs)
         return self.bound.arguments
+
+    def _opened(self, name: str, file: str, sites: tuple[Site, ...]) -> Callable[[], Scope]:
+        # Opens the scope of the probed function. A recursive call gets a scope of its own.
+        trace = self.trace
+
+        def opened() -> Scope:
+            return trace.enter(trace.root, name, file, sites) if trace.is_root_open else trace.open_root(file, sites)
+
+        return opened
 
     def source_names(self) -> Sequence[str]:
         return bound_in(self.starts_at(), operations=self.selection.asks_operations)

@@ -15,7 +15,8 @@ from backprobe.errors import BackprobeError, BadOption
 from backprobe.probe.output import SUMMED, Words, choose, weighed
 from backprobe.probe.request import Request
 from backprobe.probe.several_outputs import refuse_several
-from backprobe.record.entries import Entry, Lost, Record
+from backprobe.record.entries import Entry, Record
+from backprobe.record.held import Lost
 from backprobe.record.names import strip
 from backprobe.record.patterns import Selection, refuse_unmatched, selection
 from backprobe.record.stamp import stamp

@@ -22,6 +22,7 @@ from backprobe.record.reasons import Reason
 from backprobe.source.user_code import innermost
 from backprobe.tracing.finiteness import unfit
 from backprobe.tracing.module_code import ModuleCode
+from backprobe.tracing.module_forwards import reporting_forward
 
 OUTPUTS_AND_OWN = ("**", ":*")
 """Outputs of modules, parameters, and the arguments and locals of the model's own forward."""
@@ -86,7 +87,7 @@ class Modules:
 
     def _rewritten(self, path: str, forward: Any) -> Any:
         try:
-            return self.trace.reporting_forward(quote_path(path), forward)
+            return reporting_forward(self.trace, quote_path(path), forward)
         except NoSource as error:
             self.trace.note("locals_unseen", name=path or "the model", why=error.headline)
             return None

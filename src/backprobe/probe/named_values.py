@@ -14,6 +14,7 @@ from backprobe.probe.waiting import Waiting
 from backprobe.record.brief import written
 from backprobe.record.options import Option, check_options
 from backprobe.record.typed import P, R
+from backprobe.recording import Recording
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,6 +46,11 @@ class OfNamedValues(Waiting[P, R]):
         if self.select is None:
             raise BadOption(self.about, asked=f"bp.{self.verb}(..., None)", next=self.all_names)
         check_options(vars(self), self.declared)
+
+    def output_of(self, first: Recording) -> Any:
+        """The path of the output, if only one output depends on the differentiated values and none was requested."""
+        path = first.outputs[0].name.partition("return.")[2]
+        return path if self.of is None and path else self.of
 
     def _asked(self) -> list[tuple[str, str]]:
         return [("select", written(self.select))]

@@ -245,32 +245,7 @@ def weighed(tensor: Any, cotangent: Any, tape: Tensors, words: Words = RETURNED)
     if isinstance(cotangent, Weighing):
         return tape.cotangent(tensor, cotangent.weigh(tape.concrete(tensor)))
     if cotangent is None:
-        if str(dtype).startswith("complex"):
-            raise BadOutput(
-                "the output is complex",
-                asked=words.gradient,
-                found=f"dtype {dtype}",
-                why="only a real scalar has one gradient",
-                next=f"{words.cotangent('1.0')}, or {words.real}",
-            )
-        if shape is not None and math.prod(shape) == 0:
-            raise BadOutput(
-                "the output has no elements",
-                asked=words.gradient,
-                found=f"shape {shape}",
-                why="a gradient is the derivative of a number",
-                next="an output that is computed from one element or more",
-            )
-        if shape is None or math.prod(shape) != 1:
-            raise BadOutput(
-                "the output is not a scalar",
-                asked=words.gradient,
-                found=f"shape {shape}",
-                why="only a scalar has one gradient; any other output needs the vector of a vector-Jacobian product",
-                next=words.cotangent(words.ones(shape))
-                + ", or "
-                + words.scalar.format(at=", ".join("0" * len(shape or ()))),
-            )
+        _refuse_not_scalar(shape, str(dtype), words)
         return None
     if _is_complex(cotangent) and not str(dtype).startswith("complex"):
         raise BadOutput(
@@ -288,6 +263,36 @@ def weighed(tensor: Any, cotangent: Any, tape: Tensors, words: Words = RETURNED)
             next=f"a cotangent of shape {shape}",
         )
     return made
+
+
+def _refuse_not_scalar(shape: tuple[int, ...] | None, dtype: str, words: Words) -> None:
+    # Raise BadOutput for an output that is differentiated only with a cotangent.
+    if dtype.startswith("complex"):
+        raise BadOutput(
+            "the output is complex",
+            asked=words.gradient,
+            found=f"dtype {dtype}",
+            why="only a real scalar has one gradient",
+            next=f"{words.cotangent('1.0')}, or {words.real}",
+        )
+    if shape is not None and math.prod(shape) == 0:
+        raise BadOutput(
+            "the output has no elements",
+            asked=words.gradient,
+            found=f"shape {shape}",
+            why="a gradient is the derivative of a number",
+            next="an output that is computed from one element or more",
+        )
+    if shape is None or math.prod(shape) != 1:
+        raise BadOutput(
+            "the output is not a scalar",
+            asked=words.gradient,
+            found=f"shape {shape}",
+            why="only a scalar has one gradient; any other output needs the vector of a vector-Jacobian product",
+            next=words.cotangent(words.ones(shape))
+            + ", or "
+            + words.scalar.format(at=", ".join("0" * len(shape or ()))),
+        )
 
 
 def _is_complex(value: Any) -> bool:

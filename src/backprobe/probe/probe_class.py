@@ -25,7 +25,8 @@ from backprobe.record.brief import kind
 from backprobe.record.containers import leaves
 from backprobe.record.entries import Record
 from backprobe.record.typed import Generic, P, R, T
-from backprobe.recording import BlockRecording, Recording
+from backprobe.recording import Recording
+from backprobe.recording.block import BlockRecording
 from backprobe.source.bytecode import names_loaded
 from backprobe.source.frames import name_in
 from backprobe.source.tracebacks import FRAMES_OF_PROGRAM
@@ -70,16 +71,16 @@ class Probe(Request, Generic[P, R, T]):
         if self.session is not None:
             raise BadOption(
                 "session runs the tensors of a TensorFlow graph",
-                asked=f"bp.probe({name_of(self.target)}, session=...)",
+                asked=f"bp.probe({typed_as(self.target)}, session=...)",
                 found=kind(self.target),
                 next=f"bp.probe({typed_as(self.target)})",
             )
         refuse_uncallable(self.target, "probe")
         values = [leaf for value in (*args, *kwargs.values()) for _, leaf in leaves(value)]
         backend = find_backend(self.backend, [self.target, *values])
-        backend.refuse(self.target, f"bp.probe({name_of(self.target)})")
+        backend.refuse(self.target, f"bp.probe({typed_as(self.target)})")
         for value in values:
-            backend.refuse_argument(value, f"bp.probe({name_of(self.target)})")
+            backend.refuse_argument(value, f"bp.probe({typed_as(self.target)})")
         kind_of_run = ModelRun if is_model(backend, self.target) else FunctionRun
         modes = backend.state.modes()
         began = time.perf_counter()
@@ -157,7 +158,7 @@ class Probe(Request, Generic[P, R, T]):
             found = find_backend(self.backend, [*held, frame], mixed=False, spelled="with bp.probe({}) as rec:")
             return PlainBlock(self, found, frame)
         refuse_class(self.target, "probe", in_block=True)
-        asked = f"with bp.probe({name_of(self.target)})"
+        asked = f"with bp.probe({typed_as(self.target)})"
         is_plain = isinstance(self.target, str | int | float)
         backend = None if is_plain else find_backend(self.backend, [self.target])
         if backend is not None:

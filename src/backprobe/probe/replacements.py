@@ -12,7 +12,7 @@ from backprobe.backends.refusals import refuse
 from backprobe.errors import BadName, BadOption, NothingMatched, Unsupported
 from backprobe.findings.phrasing import listed
 from backprobe.probe.inner_output import INDEXED
-from backprobe.probe.request import Request, name_of
+from backprobe.probe.request import Request, name_of, typed_as
 from backprobe.record.brief import kind, written
 from backprobe.record.entries import Entry
 from backprobe.record.names import partition, quote_path, strip
@@ -37,7 +37,7 @@ def replacing_of(probe: Request, tape: Tape, backend: Backend, *, in_function: b
     if not any(given.values()):
         return None
     if not isinstance(tape, Replaces):
-        refuse(backend, "replacing", f"bp.probe({name_of(probe.target)}, replace=...)")
+        refuse(backend, "replacing", f"bp.probe({typed_as(probe.target)}, replace=...)")
     if isinstance(probe.replace, Instead):
         return probe.replace.replacing(tape, in_function=in_function)
     _refuse_other_options(probe)
@@ -166,7 +166,7 @@ def refuse_unknown_paths(
                 next="what the compiled module returns, or the model before it was compiled",
             )
         if not found and not own and call.is_known:
-            refuse_missed(one, [path for path in (*modules, *parameters) if path], name_of(target))
+            refuse_missed(one, [path for path in (*modules, *parameters) if path], target)
 
 
 def _parameters(one: Replacement, parameters: Collection[str]) -> list[str]:
@@ -191,14 +191,15 @@ def _refuse_parameter(one: Replacement, path: str, in_block: bool) -> NoReturn:
     )
 
 
-def refuse_missed(one: Replacement, known: Collection[str], subject: str, why: str = "") -> NoReturn:
+def refuse_missed(one: Replacement, known: Collection[str], target: Any, why: str = "") -> NoReturn:
     """Raise NothingMatched with the nearest names, or BadOption for a part of a value."""
     _refuse_part(one, known)
 
     def spelled(pattern: str | None) -> str:
-        return f"bp.probe({subject}, {one.option}={{{pattern!r}: ...}})" if pattern else f"bp.probe({subject})"
+        asked = f", {one.option}={{{pattern!r}: ...}}" if pattern else ""
+        return f"bp.probe({typed_as(target)}{asked})"
 
-    refuse_unmatched(one.text, known, subject, spelled, why)
+    refuse_unmatched(one.text, known, name_of(target), spelled, why)
 
 
 def _refuse_part(one: Replacement, known: Collection[str]) -> None:
@@ -220,12 +221,13 @@ def _refuse_part(one: Replacement, known: Collection[str]) -> None:
         )
 
 
-def refuse_never_bound(replacing: Replacing, names: Collection[str], subject: str, printed: Mapping[str, str]) -> None:
+def refuse_never_bound(replacing: Replacing, names: Collection[str], target: Any, printed: Mapping[str, str]) -> None:
     """Raise NothingMatched for a name that was never bound while the program ran.
 
     ``names`` are the program's names without counts, and ``printed`` are the printed names of recorded values, by full
     name.
     """
+    subject = name_of(target)
     for one in replacing.missed():
         if one in replacing.passed_over:
             _refuse_passed_over(one, replacing.passed_over[one], subject)
@@ -240,7 +242,7 @@ def refuse_never_bound(replacing: Replacing, names: Collection[str], subject: st
                 why=why,
                 next=f"{one.option}={{{strip(one.text)!r}: ...}}, for all that a statement binds to this name",
             )
-        refuse_missed(one, names, subject, why * is_there)
+        refuse_missed(one, names, target, why * is_there)
 
 
 def missed_in(replacing: Replacing | None) -> Iterator[Reason]:

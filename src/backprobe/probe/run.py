@@ -109,7 +109,7 @@ class TargetRun(Form):
         )
         self.refuse_missed(self.schema)
         if self.replacing is not None:
-            refuse_never_bound(self.replacing, self.names(self.schema), self.subject(), self.schema.names.printed)
+            refuse_never_bound(self.replacing, self.names(self.schema), self.probe.target, self.schema.names.printed)
         return Recording(self.judged(ran), result)
 
     def hold(self, output: ProbedOutput) -> int:

@@ -33,7 +33,8 @@ from backprobe.record.brief import place
 from backprobe.record.entries import Record
 from backprobe.record.nonfinite import BEFORE as HELD_BEFORE
 from backprobe.record.training import ModuleRan
-from backprobe.recording import BlockRecording, Recording
+from backprobe.recording import Recording
+from backprobe.recording.block import BlockRecording
 
 STOPPED = "this is iteration {} of those that {}; the script was stopped after it"
 ENDED = "all {} iterations of the script that {} were looked at, and this is the last"

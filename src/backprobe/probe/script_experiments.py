@@ -9,6 +9,7 @@ and nothing is claimed. Then the script runs with the line's remedy written into
 from __future__ import annotations
 
 import atexit
+import linecache
 import math
 import os
 import sys
@@ -37,6 +38,7 @@ from backprobe.findings.report import Finding, Report
 from backprobe.probe.bridged_run import BridgedRun, BridgingPlan, Enough, Stop, writing_refused
 from backprobe.probe.script_remedies import ScriptRemedies
 from backprobe.record.brief import path as short_path
+from backprobe.record.source import Source
 from backprobe.source.bridged_code import Statement, at_line, with_hooks
 from backprobe.source.edits import Edit, edited
 from backprobe.source.exchanged import names_of
@@ -51,6 +53,8 @@ MOST = 24  # runs with bridges or moved numbers
 MOST_BEHIND = 2  # further lines after a bridged line that cut off the gradient again
 LONGEST = 30.0  # the longest original run in seconds for which experiments are made
 SHORTEST = 30.0  # seconds that all experiments together may take, or twice as long as the script took
+MOST_ENDS = 8  # lines that are tried because a history ends there
+NO_LINE = Known.NO_CUT | Known.NOT_HOW
 MOVES = (-1.5, 1.001)  # the second is used if the first leads to an error
 NOT_TRIED = "what was found was not tried: run again, the script {effect}"
 TOO_LONG = "what was found was not tried: the script took {seconds:.0f} s, and runs again only below {most:.0f} s"
@@ -195,7 +199,28 @@ class ScriptExperiments:
         if place is None:
             return one
         self._code(place[0])
-        targets = at_line(self.statements, *place)
+        found = self._at_its_line(one, at_line(self.statements, *place))
+        is_proven = found.tried != one.tried
+        if not one.known & NO_LINE or (is_proven and Known.NOT_HOW not in one.known):
+            return found
+        ended = self._where_it_ends(one)
+        return found if ended is None or (is_proven and _own_place(ended) == place) else ended
+
+    def _where_it_ends(self, one: Finding) -> Finding | None:
+        # The finding at another line: the first one that reads values with a history and makes one without, and whose
+        # bridge alone brings the gradients. None if no line does.
+        as_it_is = self._run(BridgingPlan(frozenset(), is_followed=True), self._is_over)
+        ends = [] if as_it_is is None else [*as_it_is.ends, *as_it_is.call_ends]
+        for each in ends[:MOST_ENDS]:
+            plan = BridgingPlan(frozenset([each]), one.lost or _named(one))
+            run = self._bridged(plan)
+            said = "" if run is None else _said(one, run, (), ())
+            if run is not None and said and self._depends(run, plan):
+                moved = _moved_to(self.statements[each], one, said, self.backend.name)
+                return self.remedies.with_remedy(moved, run, ())
+        return None
+
+    def _at_its_line(self, one: Finding, targets: Sequence[int]) -> Finding:
         if not targets:
             return one
         if Known.NOWHERE in one.known:  # a bridge on that line would lead nowhere
@@ -357,6 +382,16 @@ def _own_place(one: Finding) -> tuple[str, int] | None:
     if one.source is None or package(one.source.file) is not None or not one.source.file.endswith(".py"):
         return None
     return os.path.abspath(one.source.file), one.source.line
+
+
+def _moved_to(statement: Statement, one: Finding, tried: str, framework: str) -> Finding:
+    # The finding at another line, at which a history was observed to end.
+    from backprobe.explain.text import finding
+
+    first, *below = [linecache.getline(statement.file, at) for at in range(statement.first, statement.last + 1)]
+    source = Source(statement.file, statement.first, first.rstrip("\n"), below=tuple(map(str.rstrip, below)))
+    made = finding("history_ends", one.name, source, framework, facts=one.facts)
+    return replace(made, lost=one.lost, consequence=one.consequence, tried=(tried,))
 
 
 def _named(one: Finding) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from backprobe.backends.protocol import Backend
 from backprobe.backends.taken import UsedUp
 from backprobe.errors import BadOption, Unsupported
 from backprobe.markup import facts, shown
-from backprobe.probe.request import name_of, refuse_uncallable
+from backprobe.probe.request import name_of, refuse_uncallable, typed_as
 from backprobe.record.brief import kind
 from backprobe.record.containers import leaves
 from backprobe.record.typed import Generic, P, R
@@ -38,7 +38,7 @@ class Waiting(Generic[P, R]):
         return f"bp.{self.verb} of {name_of(self.target)}"
 
     def _spelled(self) -> str:
-        return f"bp.{self.verb}({name_of(self.target)}{self.options})"
+        return f"bp.{self.verb}({typed_as(self.target)}{self.options})"
 
     def _asked(self) -> list[tuple[str, str]]:
         return []

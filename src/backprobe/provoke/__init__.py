@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from typing import Any
 
 from backprobe.backends.discover import BackendName
-from backprobe.backends.protocol import Backend
 from backprobe.executors import EXECUTOR
 from backprobe.probe.waiting import Waiting
+from backprobe.provoke.asked import AskedProvoke
 from backprobe.provoke.report import Provocation, Provocations
 from backprobe.record.options import Option, check_options
 from backprobe.record.renamed import renamed
@@ -71,24 +70,12 @@ def provoke(
     Back-Propagation", ESEC/FSE 2021.
     """
     check_options({"tries": tries, "seed": seed, "executor": executor}, OPTIONS)
-    return Provoke(target, backend, tries, bounds, seed, executor)
+    return _Waiting(target, backend, tries, bounds, seed, executor)
 
 
-@dataclass(frozen=True, repr=False)
-class Provoke(Waiting[P, Provocations]):
-    """A function or model for which inputs are searched when it is called with an example."""
-
-    tries: int
-    bounds: Any
-    seed: int
-    executor: Any = None
-    verb = "provoke"
-
+class _Waiting(AskedProvoke[P]):
+    # A search that runs when it is called with an example.
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Provocations:
         from backprobe.provoke.run import run_provoke  # imports NumPy, which is only needed for a search
 
         return run_provoke(self, self._backend_of(args, kwargs), args, kwargs)
-
-    def _backend_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Backend:
-        # The backend of the target. Raises BadOption, NoBackend and Unsupported.
-        return self._found(args, kwargs, "provoked", "the program runs again and again, as Python runs it")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,29 +53,12 @@ class Inputs:
         self.trials, self.arrays = trials, arrays
         name = name_of(getattr(named, "__self__", named))  # messages about a model's forward use the model's name
         signature = inspect.signature(function)
-        # In earlier versions, the returned function took these options.
-        for option in {"bounds", "seed"} & {*kwargs} - _accepted(named, kwargs):
-            raise BadOption(
-                f"{option} is an option of bp.provoke, and not an argument of {name}",
-                asked=f"bp.provoke({name})(..., {option}=...)",
-                next=f"bp.provoke({name}, {option}=...)(...)",
-            )
+        _refuse_options(name, named, kwargs)
         self.bound = bound(signature, name, "provoke", args, kwargs)
         self.held = refilled(dict(self.bound.arguments), trials.given)
         names = _names(named, args, kwargs) if function is not named else {}
-        self.variables: list[Variable] = []
-        size = 0
-        for path, leaf in leaves(self.held):
-            if trials.is_varied(leaf):
-                numbers = arrays.numbers(leaf)
-                local, _, rest = path.removeprefix(".").partition(".")
-                full = f":{local}#0" + (f".{rest}" if rest else "")
-                printed = names.get(path, path.removeprefix("."))
-                argument = printed.partition(".")[0]
-                span = slice(size, size + numbers.size)
-                self.variables.append(Variable(printed, full, argument, leaf, span))
-                size = span.stop
-        if not size:
+        self.variables = [*self._varied(names)]
+        if not self.variables or not self.variables[-1].span.stop:
             raise NothingToDifferentiate(
                 f"{name} has no floating argument to vary",
                 asked=f"bp.provoke({name})",
@@ -87,6 +70,20 @@ class Inputs:
         self.low, self.high = self.example.copy(), self.example.copy()
         self.notes: list[tuple[str, dict[str, str]]] = []
         self._set_bounds(bounds)
+
+    def _varied(self, names: Mapping[str, str]) -> Iterator[Variable]:
+        # The floating arguments, each with its place in a row.
+        size = 0
+        for path, leaf in leaves(self.held):
+            if self.trials.is_varied(leaf):
+                numbers = self.arrays.numbers(leaf)
+                local, _, rest = path.removeprefix(".").partition(".")
+                full = f":{local}#0" + (f".{rest}" if rest else "")
+                printed = names.get(path, path.removeprefix("."))
+                argument = printed.partition(".")[0]
+                span = slice(size, size + numbers.size)
+                yield Variable(printed, full, argument, leaf, span)
+                size = span.stop
 
     def row(self, arguments: Mapping[str, Any]) -> Array:
         """The numbers of all variables, concatenated."""
@@ -231,3 +228,13 @@ def _names(named: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, 
     for name, value in kwargs.items():
         found |= {f".kwargs.{name}{path}": name + path for path, _ in leaves(value)}
     return found
+
+
+def _refuse_options(name: str, named: Callable[..., Any], kwargs: Mapping[str, Any]) -> None:
+    # In earlier versions, the returned function took these options.
+    for option in {"bounds", "seed"} & {*kwargs} - _accepted(named, kwargs):
+        raise BadOption(
+            f"{option} is an option of bp.provoke, and not an argument of {name}",
+            asked=f"bp.provoke({name})(..., {option}=...)",
+            next=f"bp.provoke({name}, {option}=...)(...)",
+        )

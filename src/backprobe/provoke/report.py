@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from backprobe.backends.discover import imported_backends, load_arrays
 from backprobe.findings.report import Finding, Report, plain
-from backprobe.record.entries import plain_text
+from backprobe.record.held import plain_text
 from backprobe.record.renamed import renamed_attributes
 
 

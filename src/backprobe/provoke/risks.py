@@ -16,7 +16,8 @@ import numpy
 from backprobe.backends.discover import load_arrays
 from backprobe.explain.nonfinite.evidence import Evidence
 from backprobe.explain.nonfinite.terms import Term
-from backprobe.record.entries import Entry, GradStatus, Lost, Record
+from backprobe.record.entries import Entry, GradStatus, Record
+from backprobe.record.held import Lost
 from backprobe.record.source import Source, expression_of
 
 Array = Any

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 
@@ -21,6 +21,7 @@ from backprobe.findings.phrasing import plural
 from backprobe.findings.report import Finding, Report
 from backprobe.probe.request import name_of
 from backprobe.provoke import text
+from backprobe.provoke.asked import AskedProvoke
 from backprobe.provoke.inputs import Inputs
 from backprobe.provoke.program import Look, TriedProgram, Unreachable
 from backprobe.provoke.report import Provocation, Provocations
@@ -30,16 +31,15 @@ from backprobe.provoke.shrink import smaller
 from backprobe.record.names import strip
 from backprobe.show.progress import progress
 
-if TYPE_CHECKING:
-    from backprobe.provoke import Provoke
-
 Array = Any
 Place = tuple[str, int, str]
 MOST = 4  # the most inputs of one search for which ``explain`` is run
 OF_INF = ("infinite_gradient", "zero_inf", "inf_minus_inf", "inf_inf", "infinite_row", "infinite_terms")
 
 
-def run_provoke(asked: Provoke[...], backend: Backend, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Provocations:
+def run_provoke(
+    asked: AskedProvoke[...], backend: Backend, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Provocations:
     """Search inputs that break a target, starting from these arguments."""
     provoking = provoking_of(asked, backend, args, kwargs)
     if asked.executor is None:
@@ -49,7 +49,9 @@ def run_provoke(asked: Provoke[...], backend: Backend, args: tuple[Any, ...], kw
     return provoking.run(partial(_elsewhere, asked.executor, work, parts))
 
 
-def provoking_of(asked: Provoke[...], backend: Backend, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Provoking:
+def provoking_of(
+    asked: AskedProvoke[...], backend: Backend, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Provoking:
     """The object that searches the operands of a target."""
     target, bounds, seed, steps = asked.target, asked.bounds, asked.seed, asked.tries
     call = f"bp.provoke({name_of(target)})"
@@ -67,7 +69,7 @@ def provoking_of(asked: Provoke[...], backend: Backend, args: Sequence[Any], kwa
 class SearchWork:
     """The searches in the form that is sent to a worker process."""
 
-    asked: Provoke[...]
+    asked: AskedProvoke[...]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     state: GlobalState

@@ -28,10 +28,11 @@ def write_whole(path: Path, data: bytes) -> None:
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[BinaryIO]:
-    """A context manager that writes a file completely or not at all. It gives an open file, for data
-    written in parts.
+    """A context manager that writes a file completely or not at all, and makes the folders above it. It gives an open
+    file, for data written in parts.
     """
     target = Path(os.path.realpath(path))  # the target of a link, so that the link stays
+    target.parent.mkdir(parents=True, exist_ok=True)
     if os.path.lexists(target) and not target.is_file():
         with target.open("wb") as opened:
             yield opened
@@ -69,6 +70,12 @@ def unwritable(what: str, target: Path, error: Exception, *, asked: str, call: s
         found=found if nearest.is_dir() else f"{nearest} is a file",
         next=_next(number, target, call, smaller),
     )
+
+
+def check_folders(what: str, target: Path, asked: str, next: str) -> None:
+    """Raise BadOption if the folders above a file cannot be made, because one of them is a file."""
+    if not (nearest := reached(target)).is_dir():
+        raise BadOption(f"{what} cannot be written to {target}", asked=asked, found=f"{nearest} is a file", next=next)
 
 
 def reached(target: Path) -> Path:

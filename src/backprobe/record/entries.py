@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, ClassVar, Protocol
 
-from backprobe.errors import NoGradient, Overwritten, UnknownName, labelled
+from backprobe.errors import BadOption, NoGradient, Overwritten, UnknownName, labelled
 from backprobe.markup import Printed, facts, shown
 from backprobe.record.brief import path, sizes
+from backprobe.record.held import Alias, Lost, plain_text
 from backprobe.record.inputs import KEPT, Edge, IndirectInput, PathSums, Read
 from backprobe.record.none_gradients import NoneGiven, NoneRead
 from backprobe.record.nonfinite import Finiteness, Nonfinite, Update
@@ -63,58 +64,6 @@ INDEX = "_index"
 WHAT = Option("what", str, ("value", "grad"), "'grad'")
 LINES_OF_THEIR_OWN = (GradStatus.DETACHED, GradStatus.NO_GRAD, GradStatus.NOT_FLOAT)
 """The statuses that come from the line that computes the value itself."""
-
-
-def plain_text(value: Any) -> str:
-    """A number or None as text; for other values, their kind. (Python refuses to print integers of
-    thousands of digits.)
-    """
-    if isinstance(value, Lost):
-        return f"<{value.why.fields.get('kind', value.reason)}>"
-    try:
-        return repr(value)
-    except ValueError:
-        return f"an integer of {value.bit_length()} bits"
-
-
-@dataclass(frozen=True)
-class Lost:
-    """Takes the place of a value that was overwritten before a copy could be taken, or that could not be kept."""
-
-    why: Reason
-
-    @property
-    def reason(self) -> str:
-        """A sentence that says why the value was lost."""
-        return str(self.why)
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Alias:
-    """A value that shares memory with the program's own tensor. The value is lost when the program writes to the
-    tensor.
-
-    ``version`` is the tensor's version at the end of the recording, and ``current`` returns its version now; None if
-    the framework does not count writes.
-    """
-
-    tensor: Any
-    version: int
-    current: Callable[[Any], int | None]
-
-    @property
-    def held(self) -> Any:
-        """The tensor; ``Lost`` if it was written to since."""
-        is_same = self.current(self.tensor) in (self.version, None)
-        return self.tensor if is_same else Lost(Reason("overwritten_since"))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """A copy has its own memory and its own count of writes, so the value itself is pickled."""
-        return _itself, (self.held,)
-
-
-def _itself(value: Any) -> Any:
-    return value
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -259,6 +208,8 @@ class Entry(Printed, Generic[T]):
     by_output: Mapping[str, Gradient] = field(default_factory=dict, repr=False)
     default_output: str | None = None
     _presenting: ClassVar[Presenting]
+    is_without_partials: ClassVar[bool] = False
+    """Set on each entry of a recording that has no partials."""
 
     @property
     def is_of_several(self) -> bool:
@@ -439,16 +390,27 @@ class Entry(Printed, Generic[T]):
 
     @property
     def partials(self) -> Mapping[str, T]:
-        """Local partials by input name; empty unless requested."""
+        """Local partials by input name. Raises ``BadOption`` if the recording has none, because none were requested."""
+        self._refuse_without_partials("partials")
         return {edge.name: edge.partial for edge in self.inputs if edge.partial is not None}
+
+    def _refuse_without_partials(self, part: str) -> None:
+        if self.is_without_partials:
+            raise BadOption(
+                f"no {part} were recorded",
+                asked=f"rec[{self.name!r}].{part}",
+                found="a recording without partials",
+                next="bp.probe(f, partials=True)",
+            )
 
     @property
     def contributions(self) -> Mapping[str, T]:
-        """The part of each input's gradient that flows through this entry, by input name; empty unless partials were
-        requested.
+        """The part of each input's gradient that flows through this entry, by input name.
 
-        Raises ``NoGradient`` if there are several outputs: ``rec.of(key)`` has the contributions of one.
+        Raises ``BadOption`` if no partials were requested, and ``NoGradient`` if there are several outputs:
+        ``rec.of(key)`` has the contributions of one.
         """
+        self._refuse_without_partials("contributions")
         if self.is_of_several:
             raise self._several("contributions")
         return {edge.name: edge.contribution for edge in self.inputs if edge.contribution is not None}

@@ -233,6 +233,13 @@ class Graph:
         """For each entry: the box in which it was computed; None if outside of all boxes."""
         return box_of_each(self._names, self.boxes, len(self.entries))
 
+    def boxes_around(self, at: int) -> Iterator[str]:
+        """The boxes around a value, the innermost first."""
+        box = self.box_of[at]
+        while box is not None:
+            yield box
+            box = self.boxes[box].around
+
     @cached_property
     def returned(self) -> Mapping[str, Sequence[int]]:
         """By box: the entries that it returns."""

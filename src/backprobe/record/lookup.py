@@ -83,12 +83,23 @@ def _last_count(full: str) -> tuple[int, ...]:
     return tuple(int(count[1]) for count in COUNT.finditer(full) if read[count.start()])
 
 
+def _has_partials(record: Record) -> bool:
+    # Were partials requested? Then there are sums over paths, or at least some partials.
+    if record.path_sums is not None or any(one.path_sums is not None for one in record.by_output.values()):
+        return True
+    edges = (edge for entry in record.entries for edge in entry.inputs)
+    return any(edge.partial is not None or edge.contribution is not None for edge in edges)
+
+
 class Index:
     """The entries of a record by their printed names, and look-up of names as people write them."""
 
     def __init__(self, record: Record) -> None:
         self.record = record
         self.entries: dict[str, Entry] = {entry.name: entry for entry in record.entries}
+        if not _has_partials(record):
+            for entry in record.entries:
+                vars(entry)["is_without_partials"] = True
 
     def __getstate__(self) -> dict[str, Any]:
         """The state for copying and pickling, without the look-up of names, which is built again."""

@@ -49,6 +49,15 @@ def quote_path(path: str) -> str:
     return ".".join(map(quote, path.split("."))) if path else ""
 
 
+def private_segments(path: str) -> int:
+    """The number of segments of a path that begin with an underscore.
+
+    >>> private_segments("blocks.0._original_component.attn")
+    1
+    """
+    return path.startswith("_") + path.count("._")
+
+
 def canonical(name: str) -> str:
     """The name with back-quotes only where they are needed.
 

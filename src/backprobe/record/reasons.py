@@ -243,6 +243,8 @@ SENTENCES = {
     "step_without_effect": "{steps} change {share} % of the {dtype} numbers that have a gradient",
     "step_without_gradient": "{optimizer} has stepped {steps} times, and each time the gradients of all its parameters "
     "were None or 0",
+    "step_scaled": "{optimizer} steps with gradients that are {scale} times those of the loss: nothing has unscaled "
+    "them",
     "all_zero": "{gradients} exactly 0: {names}",
     "zero_behind_stops": "the gradient of {name!r} is exactly 0: every path from it to the output goes through an "
     "operation that has no derivative or a derivative of 0: {operations}",

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, Protocol
 
-from backprobe.record.entries import Differentiated, Entry, Gradient, GradStatus, Lost, Record
+from backprobe.record.entries import Differentiated, Entry, Gradient, GradStatus, Record
+from backprobe.record.held import Lost
 from backprobe.record.inputs import Edge, PathSums
 from backprobe.record.nonfinite import Finiteness
 from backprobe.record.reasons import Note, Reason

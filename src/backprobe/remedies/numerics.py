@@ -106,7 +106,7 @@ def _with_nudge(finding: Finding, tried: Tried, names: Callable[[str], Mapping[s
         for edit in edits_for(finding, formula, instead, names)
     ]
     cured = [one for one in outcomes if isinstance(one[3], Cure) and one[3].is_whole]
-    if len(cured) != 1:
+    if len(cured) != 1 or _is_cured_by_type(finding, cured[0][0], tried, names):
         return finding
     value, instead, edit, outcome = cured[0]
     is_alone = len(outcomes) > 1 and all(other[3] for other in outcomes)
@@ -114,6 +114,18 @@ def _with_nudge(finding: Finding, tried: Tried, names: Callable[[str], Mapping[s
     remedy = say("tried_instead", instead=instead, formula=edit.what)
     said = outcome.said if isinstance(outcome, Cure) else ""
     return replace(finding, facts=facts, remedy=remedy, tried=(said,), edits=(edit,))
+
+
+def _is_cured_by_type(finding: Finding, value: str, tried: Tried, names: Callable[[str], Mapping[str, Any]]) -> bool:
+    # Does adding 0.0 to the argument cure the line too? That happens if the sum has another dtype than the argument,
+    # such as a mask of booleans, which then means something else.
+    statement = "" if finding.source is None else finding.source.statement
+    return any(
+        isinstance(tried(finding, edit), Cure)
+        for formula, instead, moved in nudges(statement, finding.fields.get("dtype", ""), "0.0")
+        if moved == value
+        for edit in edits_for(finding, formula, instead, names)
+    )
 
 
 def _outcome(finding: Finding, edit: Edit, trials: EditTrials, before: Mapping[str, Any]) -> Cure | str:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from backprobe.record.statistics import COLUMNS, columns_for, statistic
 from backprobe.rules.alert import Sighting
+from backprobe.storage.runs.chosen_rows import regular_places
 from backprobe.storage.runs.merged import LOGGED, RunReader
 
 BACK = 40  # earlier steps that a window includes before the new ones; no rule looks further back
@@ -74,7 +75,7 @@ class WindowPart:
             return numpy.empty((0, 1))
         count = len(self.rows.all)
         if name in self.held or len(places) > max(FEW, count // PART) or count <= SMALL:
-            return numpy.asarray(self.column(name)[_regular(places)])
+            return numpy.asarray(self.column(name)[regular_places(places)])
         which = name, numpy.asarray(places).tobytes()
         if which not in self.held_of:
             rows, keys = ([every[at] for at in places] for every in (self.rows.all, self.rows.keys))
@@ -278,11 +279,3 @@ def first_of(window: Window, mask: Mask) -> int | None:
     """The place of the first new step in which a condition holds."""
     fresh = mask[window.fresh :]
     return window.fresh + int(fresh.argmax()) if fresh.any() else None
-
-
-def _regular(places: Any) -> Any:
-    # The places as a slice, if the distance between neighbours is constant, because slicing makes no copy.
-    step = int(places[1] - places[0]) if len(places) > 1 else 1
-    if not len(places) or step < 1 or (numpy.diff(places) != step).any():
-        return places
-    return slice(int(places[0]), int(places[-1]) + 1, step)

@@ -12,7 +12,7 @@ from typing import Any
 
 from backprobe.exports.places import Place, is_url
 from backprobe.exports.unpacked import Dataset
-from backprobe.runs import Run
+from backprobe.runs.run import Run
 from backprobe.storage.runs.merged import RunReader, open_ranks
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NoReturn
 
 from backprobe.errors import UnknownName
 from backprobe.findings.phrasing import listed, plural
 from backprobe.markup import facts, shown
 from backprobe.record.brief import cut, written
 from backprobe.record.names import nearest
-
-if TYPE_CHECKING:
-    from backprobe.runs import Run
 
 
 class Histogram:
@@ -65,7 +62,14 @@ class Fields(dict[str, float]):
 class Step(Mapping[str, Mapping[str, float]]):
     """One step of a run: ``run.at(120)["h.3.attn"]["grad.rms"]``. A name may be spelled as in ``run.series``."""
 
-    def __init__(self, run: Run, info: Any, attempt: int, rows: Mapping[str, Mapping[str, float]]) -> None:
+    def __init__(
+        self,
+        info: Any,
+        attempt: int,
+        rows: Mapping[str, Mapping[str, float]],
+        resolved: Callable[[str, str], str],
+        why_not: Callable[[str, int], str],
+    ) -> None:
         self.step = int(info["step"])
         """The number of the step."""
         self.time = float(info["time"])
@@ -76,19 +80,19 @@ class Step(Mapping[str, Mapping[str, float]]):
         """Did a ``GradScaler`` skip the step?"""
         self.attempt = attempt
         """The start of the training that made the step, counted from 0."""
-        self._run, self._rows = run, rows
+        self._rows, self._resolved, self._why_not = rows, resolved, why_not
 
     def __getitem__(self, name: str) -> Mapping[str, float]:
         """The fields of a name. Raises UnknownName, AmbiguousName and BadName."""
         if name not in self._rows:
             asked = f"run.at({self.step})[{cut(written(name))}]"
-            full = self._run._resolve(name, asked)
+            full = self._resolved(name, asked)
             if full not in self._rows:
                 raise UnknownName(
                     f"{full!r} has no row in step {self.step}",
                     asked=asked,
                     found=plural(len(self._rows), "name"),
-                    why=self._run._why_not(full, self.step),
+                    why=self._why_not(full, self.step),
                     next=f"run.series({full!r}, field), for the steps that it has",
                 )
             name = full

@@ -12,8 +12,9 @@ from backprobe.backends.tensors import Arrays
 from backprobe.errors import Overwritten
 from backprobe.findings.phrasing import listed
 from backprobe.record.brief import SMALL, sizes
-from backprobe.record.entries import Entry, GradStatus, Record, plain_text
+from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.graph import Flow, Graph
+from backprobe.record.held import plain_text
 from backprobe.record.inputs import Edge
 from backprobe.record.names import split, strip
 from backprobe.record.source import expression_of

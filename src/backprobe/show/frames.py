@@ -15,7 +15,8 @@ from backprobe.backends.discover import load_arrays
 from backprobe.backends.tensors import Arrays
 from backprobe.errors import installed
 from backprobe.record.disk import unwritable, write_whole
-from backprobe.record.entries import Entry, GradStatus, Lost, Record
+from backprobe.record.entries import Entry, GradStatus, Record
+from backprobe.record.held import Lost
 from backprobe.show.text import printable
 
 FRAMES = ("pandas", "polars")

@@ -9,7 +9,8 @@ from backprobe.backends.discover import load_arrays
 from backprobe.backends.tensors import Arrays
 from backprobe.findings.report import plain
 from backprobe.record.brief import SMALL
-from backprobe.record.entries import Entry, GradStatus, Lost, Record, plain_text
+from backprobe.record.entries import Entry, GradStatus, Record
+from backprobe.record.held import Lost, plain_text
 
 
 def plain_record(record: Record, outputs: Sequence[Entry]) -> dict[str, Any]:

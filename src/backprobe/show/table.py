@@ -19,7 +19,8 @@ from backprobe.markup import Html, element, shown
 from backprobe.markup import row as html_row
 from backprobe.markup import table as html_table
 from backprobe.record.brief import place
-from backprobe.record.entries import Entry, GradStatus, Record, plain_text
+from backprobe.record.entries import Entry, GradStatus, Record
+from backprobe.record.held import plain_text
 from backprobe.record.reasons import NOT_FETCHED
 from backprobe.show.columns import ALIAS, GAP, Forms, TableColumns, TableRow, cut, elided
 from backprobe.show.printing import echo

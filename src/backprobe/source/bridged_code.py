@@ -28,8 +28,10 @@ class Statement:
     last: int
     names: tuple[str, ...]
     is_return: bool
-    is_call: bool
+    is_call: bool = False
     """Is the statement a call whose result is not used?"""
+    is_augmented: bool = False
+    """Is it an assignment such as ``total += loss``, which binds another value than it computes?"""
 
 
 def with_hooks(source: str | bytes, file: str, statements: list[Statement]) -> CodeType:
@@ -72,17 +74,22 @@ class _Hooks(ast.NodeTransformer):
     def _statement(self, node: Any, targets: Any) -> Any:
         value = node.value
         if value is not None and not isinstance(value, ast.Constant):
-            is_call = isinstance(node, ast.Expr) and isinstance(value, ast.Call)
-            node.value = self._hooked(value, targets, is_return=isinstance(node, ast.Return), is_call=is_call)
+            node.value = self._hooked(
+                value,
+                targets,
+                is_return=isinstance(node, ast.Return),
+                is_call=isinstance(node, ast.Expr) and isinstance(value, ast.Call),
+                is_augmented=isinstance(node, ast.AugAssign),
+            )
         return node
 
-    def _hooked(self, value: ast.expr, targets: Any, *, is_return: bool, is_call: bool = False) -> ast.expr:
+    def _hooked(self, value: ast.expr, targets: Any, *, is_return: bool, **kinds: bool) -> ast.expr:
         if any(isinstance(one, SUSPENDING) for one in ast.walk(value)):
             return value
         names = tuple(one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name))
         number = len(self.statements)
         last = value.end_lineno or value.lineno
-        self.statements.append(Statement(self.file, value.lineno, last, names, is_return, is_call))
+        self.statements.append(Statement(self.file, value.lineno, last, names, is_return, **kinds))
         owners = [copy.deepcopy(one.value) for one in targets if isinstance(one, ast.Attribute | ast.Subscript)]
         begin = _call(BEGIN, value, ast.Constant(number))
         return _call(MADE, value, begin, _Reads(self, value).visit(value), *[one for one in owners if _is_plain(one)])

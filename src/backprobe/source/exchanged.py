@@ -23,8 +23,12 @@ class NotExchanged(Exception):
 
 def functions_of(file: str) -> list[FunctionType]:
     """The living functions that were made from a file."""
-    held = {id(one): one for one in _held(names_of(file).values())}  # gc.freeze may hide these from the collector
-    held |= {id(one): one for one in gc.get_objects() if type(one) is FunctionType}
+    namespaces = _namespaces(file)
+    # Each function refers to its namespace. Asking for these references is faster than looking at every object.
+    found = gc.get_referrers(*namespaces) if namespaces else gc.get_objects()
+    held = {id(one): one for one in found if type(one) is FunctionType}
+    for names in namespaces:  # gc.freeze may hide some functions from the collector
+        held |= {id(one): one for one in _held(names.values())}
     return [one for one in held.values() if one.__code__.co_filename == file]
 
 
@@ -42,11 +46,16 @@ def _held(values: Iterable[Any]) -> Iterator[FunctionType]:
 
 def names_of(file: str) -> Mapping[str, Any]:
     """The global names of a file's module."""
-    for module in [*sys.modules.values()]:
-        if isinstance(module, ModuleType) and vars(module).get("__file__") == file:
-            return vars(module)
+    if namespaces := _namespaces(file):
+        return namespaces[0]
     functions = (one for one in gc.get_objects() if type(one) is FunctionType)
     return next((one.__globals__ for one in functions if one.__code__.co_filename == file), {})
+
+
+def _namespaces(file: str) -> list[dict[str, Any]]:
+    # The namespaces of the modules that were imported from a file, which may be imported under several names.
+    modules = [one for one in [*sys.modules.values()] if isinstance(one, ModuleType)]
+    return list({id(vars(one)): vars(one) for one in modules if vars(one).get("__file__") == file}.values())
 
 
 @contextmanager

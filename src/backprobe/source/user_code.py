@@ -13,10 +13,15 @@ from typing import Any
 
 from backprobe.source.installed import in_folder, is_edited, recorded_package
 
+STAND_INS = set[type]()
+"""Types whose instances look like methods, but run something else, because a method is patched."""
+
 
 def innermost(function: Any) -> FunctionType | None:
     """The plain function inside methods, partials and decorators; None if there is none."""
     for _ in range(64):
+        if type(function) in STAND_INS:
+            return None
         if isinstance(function, MethodType):
             function = function.__func__
         elif isinstance(function, functools.partial):

@@ -30,7 +30,7 @@ def around(function: Any, exchanged: Callable[[FunctionType], FunctionType]) -> 
             why="names come from the source text of a Python function",
             next="its __wrapped__, the function inside it"
             if hasattr(function, "__wrapped__")
-            else f"a Python function that calls it: bp.probe(lambda *args: {_describe(function)}(*args))",
+            else f"a Python function that calls it: bp.probe(lambda *args: {_own_name(function) or 'f'}(*args))",
         )
     wrapped = getattr(function, "__wrapped__", None)
     if wrapped is None:
@@ -78,4 +78,10 @@ def copied(function: FunctionType, code: CodeType, closure: tuple[Any, ...]) -> 
 
 
 def _describe(function: Any) -> str:
-    return str(getattr(function, "__name__", None) or type(function).__name__)
+    return _own_name(function) or type(function).__name__
+
+
+def _own_name(function: Any) -> str:
+    # The name of a function, or of an object that stands for one; empty if it has only the name of its class.
+    names = (getattr(function, attribute, None) for attribute in ("__name__", "name"))
+    return next((one for one in names if isinstance(one, str) and one != type(function).__name__), "")

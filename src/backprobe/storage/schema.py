@@ -15,7 +15,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from backprobe.backends.tensors import Arrays
 from backprobe.errors import BackprobeError, BadRecording, NotSaved
-from backprobe.record.entries import Alias, Entry, GradStatus, Lost, Record
+from backprobe.record.entries import Entry, GradStatus, Record
+from backprobe.record.held import Alias, Lost
 from backprobe.record.names import strip
 from backprobe.record.positions import NAMED_BY, names_at
 from backprobe.record.reasons import Reason

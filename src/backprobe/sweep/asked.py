@@ -7,7 +7,7 @@ from typing import Any
 
 from backprobe.backends.protocol import Backend
 from backprobe.executors import EXECUTOR
-from backprobe.probe.axes import axes_of
+from backprobe.probe.axes import AXIS, axes_of
 from backprobe.probe.named_values import OfNamedValues
 from backprobe.probe.request import name_of
 from backprobe.record.brief import written
@@ -26,14 +26,7 @@ OPTIONS = (
         why="each of the values has a shape of its own",
     ),
     Option("approximate"),
-    Option(
-        "axis",
-        int | list | tuple,
-        lambda given: all(type(one) is int for one in (given if isinstance(given, list | tuple) else [given])),
-        "1",
-        or_none=True,
-        says="the number of an axis, or several",
-    ),
+    AXIS,
     EXECUTOR,
 )
 

@@ -119,7 +119,7 @@ class ReplacedRuns:
     def prepared(self) -> tuple[Recording, list[SweepStep]]:
         """The recording of the run without replacements, and all runs that are to be made with replacements."""
         first = self._recorded(self.asked.select, None, backward=self.asked.approximate)
-        self.of = self._of(first)
+        self.of = self.asked.output_of(first)
         values = self._replaceable(first)
         for value in values:
             self._refuse_unlike(value)
@@ -164,11 +164,6 @@ class ReplacedRuns:
             self.asked.approximate,
             (*self.notes, *unbound * bool(self.unbound)),
         )
-
-    def _of(self, first: Recording) -> Any:
-        # The path of the output, if only one output depends on the differentiated values and none was requested.
-        path = first.outputs[0].name.partition("return.")[2]
-        return path if self.asked.of is None and path else self.asked.of
 
     def _recorded(self, select: Any, replaced: Mapping[str, Any] | None, *, backward: bool = False) -> Recording:
         # The recording of one run of the program. All runs begin in the same state.

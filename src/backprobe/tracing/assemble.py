@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from backprobe.backends.facts import NOTHING_KNOWN, Backward, Description, Outcome, WrittenVersion
-from backprobe.record.entries import Alias, Entry, Record
+from backprobe.record.entries import Entry, Record
+from backprobe.record.held import Alias
 from backprobe.record.inputs import Edge, IndirectInput, PathSums, Read
 from backprobe.record.names import strip
 from backprobe.record.none_gradients import NoneGiven

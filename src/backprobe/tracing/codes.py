@@ -18,7 +18,7 @@ from backprobe.record.containers import (
     is_container,
     leaves,
 )
-from backprobe.record.entries import Lost
+from backprobe.record.held import Lost
 from backprobe.record.reasons import Reason
 from backprobe.source.followed_calls import LOCALS
 from backprobe.tracing.contents import MAPPINGS, Contents

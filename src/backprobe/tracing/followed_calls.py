@@ -40,7 +40,7 @@ class Program(Protocol):
     home: str | None
     versions: Versions
 
-    def opener(self, caller: Scope, label: str) -> Opener: ...
+    def enter(self, caller: Scope, name: str, file: str, sites: Sequence[Site]) -> Scope: ...
 
     def kind_called(self, caller: Scope, name: str, file: str, sites: Sequence[Site]) -> ScopeKind: ...
 
@@ -60,7 +60,14 @@ class Following(FollowedCalls[Scope]):
         self.foreign, self.own, _ = trace.plan.codes(type(trace.tape), trace.home)
 
     def reporting(self, function: Any, caller: Any, label: str) -> Any:
-        return reporting(function, self.trace.opener(caller, label), operations=self.trace.operations)
+        return reporting(function, self._opener(caller, label), operations=self.trace.operations)
+
+    def _opener(self, caller: Scope, label: str) -> Opener:
+        # Opens a scope each time when a function called from ``caller`` is entered.
+        def open_with(name: str, file: str, sites: tuple[Site, ...]) -> Callable[[], Scope]:
+            return partial(self.trace.enter, caller, label or name, file, sites)
+
+        return open_with
 
     def follow_once(self, caller: Scope, function: Any) -> Any:
         """Like ``follow``, but the copy is free for reuse as soon as the function has begun to run."""

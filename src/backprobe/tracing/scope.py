@@ -324,7 +324,9 @@ class Scope(CodeListener):
         watched = self._watched(function, effect)
         if self.kind.follows and not is_builtin and watched is function:
             watched = recorder.following.handing(function, lambda: recorder.known_calls.pop(key, None))
-        may_be_module = not is_builtin and not recorder.selection.in_function and not isinstance(function, NO_MODULES)
+        may_be_module = (
+            not is_builtin and not recorder.selection.in_function and not issubclass(type(function), NO_MODULES)
+        )
         return functools.partial(self._call_module, watched) if may_be_module else watched
 
     def _know(self, function: Any, key: Any, origin: str, effect: Effect) -> None:

@@ -8,9 +8,7 @@ program is over, or earlier on request. Nothing here knows a framework.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
 from itertools import compress
-from types import FunctionType, MethodType
 from typing import Any, TypeVar
 
 from backprobe.backends import capabilities
@@ -22,8 +20,6 @@ from backprobe.record.names import quote
 from backprobe.record.patterns import Selection
 from backprobe.record.reasons import Note, Reason
 from backprobe.source.copies import Copy
-from backprobe.source.listener import Opener
-from backprobe.source.reporting import reporting
 from backprobe.source.sites import Site
 from backprobe.tracing import schema as schemas
 from backprobe.tracing.codes import Codes
@@ -153,49 +149,6 @@ class Trace:
         return self.read().around(by, at)
 
     # Methods that open scopes.
-
-    def root_opener(self, name: str, file: str, sites: tuple[Site, ...]) -> Callable[[], Scope]:
-        """Opens the scope of the probed function. A recursive call gets a scope of its own."""
-
-        def opened() -> Scope:
-            if self.is_root_open:
-                return self.enter(self.root, name, file, sites)
-            return self.open_root(file, sites)
-
-        return opened
-
-    def opener(self, caller: Scope, label: str) -> Opener:
-        """Opens a scope each time when a function called from ``caller`` is entered."""
-
-        def open_with(name: str, file: str, sites: tuple[Site, ...]) -> Callable[[], Scope]:
-            return partial(self.enter, caller, label or name, file, sites)
-
-        return open_with
-
-    def module_opener(self, path: str) -> Opener:
-        """Opens a scope for a module's forward. Its path is absolute, no matter who calls it."""
-
-        def open_with(name: str, file: str, sites: tuple[Site, ...]) -> Callable[[], Scope]:
-            return partial(self.enter_module, path, file, sites)
-
-        return open_with
-
-    def reporting_forward(self, path: str, forward: Any) -> Any:
-        """The reporting version of a module's forward. It works until this trace is released. Raises NoSource."""
-        function = forward.__func__ if type(forward) is MethodType else forward
-        copy = self.plan.copies.lend(function, self.operations) if type(function) is FunctionType else None
-        if copy is None:
-            return reporting(forward, self.module_opener(path), operations=self.operations)
-        self.lent.append(copy)
-        kind = copy.kinds.get(path)
-        if kind is None:
-            kind = copy.kinds[path] = self.plan.kind(path, "", copy.file, copy.sites)
-        copy.cell.cell_contents = partial(Trace.enter_kind, self, kind)
-        if function is forward:
-            return copy.function
-        if self.versions.counted is not None and copy.function is copy.inner:  # a decorator may write unobserved
-            self.versions.counted.reports(forward.__self__)
-        return MethodType(copy.function, forward.__self__)
 
     def open_root(self, file: str, sites: Sequence[Site]) -> Scope:
         """The outermost code of the program begins to run."""

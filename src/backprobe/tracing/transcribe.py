@@ -12,7 +12,8 @@ from backprobe.backends.outcomes import gradients, unusual
 from backprobe.backends.protocol import Backend
 from backprobe.cuts.histories import histories
 from backprobe.cuts.missing_edges import causes, places
-from backprobe.record.entries import Entry, GradStatus, Lost, Record, plain_text
+from backprobe.record.entries import Entry, GradStatus, Record
+from backprobe.record.held import Lost, plain_text
 from backprobe.record.passes import Pass
 from backprobe.record.reasons import Note, Reason
 from backprobe.record.several import joined

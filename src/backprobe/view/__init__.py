@@ -17,7 +17,7 @@ from typing import Any
 from backprobe.errors import BadOption, BadRun
 from backprobe.markup import Html, element, framed, joined
 from backprobe.record.brief import kind, written
-from backprobe.record.disk import unwritable, write_whole
+from backprobe.record.disk import check_folders, unwritable, write_whole
 from backprobe.record.options import Option, check_folder, check_options
 from backprobe.view.shown import Shown, Viewable
 
@@ -199,13 +199,7 @@ def check_html(target: Path, asked: str, what: str = "run") -> None:
             found=f"the ending {target.suffix!r}" if target.suffix else "no ending",
             next=f"{(target.stem or what) + '.html'!r}",
         )
-    if not target.absolute().parent.is_dir():
-        raise BadOption(
-            f"the page cannot be written to {target}",
-            asked=asked,
-            found=f"no folder {target.parent}",
-            next="a path in a folder that exists",
-        )
+    check_folders("the page", target, asked, f"{target.name!r}")
 
 
 def _shown_of(source: Any, asked: str) -> Shown | Path:

@@ -14,7 +14,7 @@ from backprobe.probe.output import ProbedOutput
 from backprobe.probe.request import Request, name_of
 from backprobe.probe.several_outputs import AskedOutput
 from backprobe.record.brief import kind
-from backprobe.record.entries import Lost
+from backprobe.record.held import Lost
 from backprobe.record.patterns import Selection, refuse_unmatched
 from backprobe.recording import Recording
 from backprobe.tracing.schema import Schema

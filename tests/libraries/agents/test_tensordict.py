@@ -1,14 +1,18 @@
 """tensordict: dictionaries of tensors that pass through modules by key."""
 
 import torch
-from tensordict import TensorDict, from_module
+from in_torch import ask_paths
+from tensordict import TensorDict, TensorDictParams, from_module
 from tensordict.nn import (
+    EnsembleModule,
     ProbabilisticTensorDictModule,
     ProbabilisticTensorDictSequential,
     TensorDictModule,
     TensorDictSequential,
 )
 from torch import nn
+
+from several_paths import CASES
 
 FRAMEWORK, LIBRARIES = "PyTorch", ("tensordict",)
 
@@ -121,6 +125,48 @@ def test_policy(ask):
     ask.names(rec, "module.0.module.net", "return.loc", "return.action")
     ask.clean(rec)
     ask.works("a probabilistic policy: sampled actions and their log densities")
+
+
+# modules and parameters at several places
+def repeated():
+    """A layer that a sequence runs twice, with other keys."""
+    layer = nn.Linear(2, 2)
+    once = TensorDictModule(layer, in_keys=["x"], out_keys=["h"])
+    again = TensorDictModule(layer, in_keys=["h"], out_keys=["y"])
+    model = TensorDictSequential(once, again)
+    step = lambda: model(TensorDict({"x": torch.ones(3, 2)}, [3]))["y"].sum().backward()
+    return model, step, ("module.0", "module.0.module", "module.0.module.weight", "module.1")
+
+
+def ensemble():
+    """Copies of a network, whose parameters are stacked."""
+    net = TensorDictModule(nn.Sequential(nn.Linear(2, 3), nn.Tanh()), in_keys=["x"], out_keys=["y"])
+    model = EnsembleModule(net, num_copies=2)
+    step = lambda: model(TensorDict({"x": torch.ones(3, 2)}, [3]))["y"].sum().backward()
+    return model, step, ("params_td.module.0.weight", "params_td.module.0.bias")
+
+
+class Scaled(nn.Module):
+    """Parameters that are held as a dictionary."""
+
+    def __init__(self):
+        super().__init__()
+        self.params = TensorDictParams(TensorDict({"scale": torch.ones(2), "inner": {"shift": torch.zeros(2)}}, []))
+        self.scale = self.params["scale"]
+
+    def forward(self, x):
+        return x * self.params["scale"] + self.params["inner", "shift"]
+
+
+def held():
+    model = Scaled()
+    return model, lambda: model(torch.ones(3, 2)).sum().backward(), ("params.inner.shift",)
+
+
+def test_several_paths(ask):
+    for made in (CASES["tensordict"], repeated, ensemble, held):
+        ask_paths(ask, *made())
+    ask.works("modules that several sequences share, ensembles, `TensorDictParams`: the path to be guessed is printed")
 
 
 # planted

@@ -1,10 +1,11 @@
 """TorchRL: losses of agents, modules that hold functional copies of networks and read dictionaries of tensors."""
 
 import torch
+from in_torch import ask_paths
 from tensordict import TensorDict
-from tensordict.nn import TensorDictModule
+from tensordict.nn import TensorDictModule, TensorDictSequential
 from torch import nn
-from torchrl.modules import ProbabilisticActor, QValueActor, TanhNormal, ValueOperator
+from torchrl.modules import ActorValueOperator, ProbabilisticActor, QValueActor, TanhNormal, ValueOperator
 from torchrl.objectives import ClipPPOLoss, DQNLoss, SoftUpdate
 from torchrl.objectives.value import GAE
 
@@ -125,6 +126,79 @@ def test_ppo(ask):
     last = ask.watched(ppo)
     ask.rows(last, *grads)
     ask.works("`ClipPPOLoss`: actor and critic, and `bp.watch` over the training")
+
+
+# networks that losses, policies and critics share
+def shared():
+    """https://docs.pytorch.org/rl/stable/reference/generated/torchrl.modules.ActorValueOperator.html"""
+    common = TensorDictModule(nn.Linear(3, 4), in_keys=["observation"], out_keys=["hidden"])
+    head = TensorDictModule(nn.Linear(4, 2), in_keys=["hidden"], out_keys=["action"])
+    return ActorValueOperator(common, head, ValueOperator(nn.Linear(4, 1), in_keys=["hidden"]))
+
+
+def operators():
+    both = shared()
+    model = nn.ModuleDict({"policy": both.get_policy_operator(), "value": both.get_value_operator()})
+
+    def step():
+        data = batch()
+        (model["policy"](data)["action"].sum() + model["value"](data)["state_value"].sum()).backward()
+
+    names = "policy.module.0.module", "policy.module.0.module.weight", "policy.module.1.module", "value.module.1.module"
+    return model, step, names
+
+
+def loss_of_a_network():
+    network = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 2))
+    loss = DQNLoss(QValueActor(network, in_keys=["observation"], action_space="one-hot"), action_space="one-hot")
+    loss.make_value_estimator(gamma=0.9)
+    names = "value_network_params.module.0.module.0.weight", "value_network_params.module.0.module.2.bias"
+    return loss, lambda: loss(batch())["loss"].backward(), names
+
+
+def losses_of_shared_networks():
+    both = shared()
+    policy, value = both.get_policy_operator(), both.get_value_operator()
+    actor = ProbabilisticActor(
+        TensorDictSequential(policy[0], TensorDictModule(Halves(nn.Linear(4, 2)), ["hidden"], ["loc", "scale"])),
+        in_keys=["loc", "scale"],
+        distribution_class=TanhNormal,
+        return_log_prob=True,
+    )
+    loss = ClipPPOLoss(actor, value, entropy_bonus=False)
+    data = batch()
+    data["action"] = torch.zeros(6, 1)
+    with torch.no_grad():
+        data.update(actor(data.clone()))
+        GAE(gamma=0.9, lmbda=0.9, value_network=value)(data)
+
+    def step():
+        found = loss(data)
+        (found["loss_objective"] + found["loss_critic"]).backward()
+
+    actor_head = "actor_network_params.module.0.module.1.module.net.weight"
+    names = (
+        "actor_network_params.module.0.module.0.module.weight",
+        actor_head,
+        "critic_network_params.module.1.module.bias",
+    )
+    return loss, step, names
+
+
+class Halves(nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+    def forward(self, hidden):
+        location, scale = self.net(hidden).chunk(2, -1)
+        return location, nn.functional.softplus(scale) + 0.1
+
+
+def test_several_paths(ask):
+    for made in (operators, loss_of_a_network, losses_of_shared_networks):
+        ask_paths(ask, *made())
+    ask.works("networks that a policy, a critic and a loss share: the path to be guessed is printed")
 
 
 # planted

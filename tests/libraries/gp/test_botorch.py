@@ -5,9 +5,13 @@ from pathlib import Path
 
 import torch
 from botorch.acquisition import ExpectedImprovement, UpperConfidenceBound, qExpectedImprovement
-from botorch.models import SingleTaskGP
+from botorch.models import ModelListGP, SingleTaskGP
+from botorch.models.transforms import Normalize, Standardize
 from botorch.sampling import SobolQMCNormalSampler
 from gpytorch.mlls import ExactMarginalLogLikelihood
+from in_torch import ask_paths
+
+from several_paths import CASES
 
 FRAMEWORK, LIBRARIES = "PyTorch", ("botorch",)
 
@@ -118,6 +122,42 @@ def test_training_is_watched(ask):
     last = ask.watched(training)
     ask.rows(last, "covar_module.raw_lengthscale", "likelihood.noise_covar.raw_noise", "mean_module.raw_constant")
     ask.works("`bp.watch` over the fit of a `SingleTaskGP`")
+
+
+# modules at several places
+def transformed():
+    """The fit of a model that scales what goes in and what comes out."""
+    x = torch.rand(8, 2, dtype=torch.double)
+    y = x.sum(1, keepdim=True).sin()
+    model = SingleTaskGP(x, y, input_transform=Normalize(2), outcome_transform=Standardize(1))
+    mll = ExactMarginalLogLikelihood(model.likelihood, model)
+    mll.train()
+    step = lambda: (-mll(model(*model.train_inputs), model.train_targets)).backward()
+    noise, kernel = "likelihood.noise_covar.raw_noise", "model.covar_module.raw_lengthscale"
+    return mll, step, (noise, kernel, "model.mean_module", "model.mean_module.raw_constant")
+
+
+def acquisition():
+    """What is climbed holds the model."""
+    acquired = qExpectedImprovement(fitted(), best_f=0.5, sampler=SobolQMCNormalSampler(torch.Size([4]), seed=1))
+    point = POINT.clone().requires_grad_()
+    names = "model.mean_module", "model.covar_module.raw_lengthscale", "model.likelihood.noise_covar.raw_noise"
+    return acquired, lambda: acquired(point).sum().backward(), names
+
+
+def two_outcomes():
+    """A list of models, which holds their likelihoods once more."""
+    x = torch.rand(8, 2, dtype=torch.double)
+    model = ModelListGP(SingleTaskGP(x, x[:, :1].sin()), SingleTaskGP(x, x[:, 1:].cos())).eval()
+    step = lambda: sum(one.mean.sum() for one in [model.posterior(POINT)]).backward()
+    noise = "models.0.likelihood.noise_covar.raw_noise"
+    return model, step, (noise, "models.0.mean_module", "models.1.mean_module", "models.1.covar_module.raw_lengthscale")
+
+
+def test_several_paths(ask):
+    for made in (CASES["botorch"], transformed, acquisition, two_outcomes):
+        ask_paths(ask, *made())
+    ask.works("models within likelihoods, lists and acquisition functions: the path to be guessed is printed")
 
 
 # planted

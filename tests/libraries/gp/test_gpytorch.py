@@ -5,10 +5,12 @@ from pathlib import Path
 
 import gpytorch
 import torch
+from in_torch import ask_paths
 from torch import nn
 from torch.nn.functional import softplus
 
 import backprobe as bp
+from several_paths import CASES
 
 FRAMEWORK, LIBRARIES = "PyTorch", ("gpytorch", "linear_operator")
 LENGTHSCALE, SCALE = "covar_module.base_kernel.raw_lengthscale", "covar_module.raw_outputscale"
@@ -243,6 +245,59 @@ def test_slope_of_a_prediction(ask):
     ask.gradients(rec, {"x": right, "mean": torch.ones(2), "total": 1.0})
     ask.clean(rec)
     ask.works("the slope of a prediction, by its input")
+
+
+# modules at several places: a likelihood belongs to its model, and to what is maximised of it
+def deep_likelihood():
+    x = torch.randn(10, 2)
+    model = DeepKernel(x, x[:, 0].sin(), gpytorch.likelihoods.GaussianLikelihood())
+    mll = gpytorch.mlls.ExactMarginalLogLikelihood(model.likelihood, model)
+    step = lambda: (-mll(model(x), x[:, 0].sin())).backward()
+    noise, scale = "likelihood.noise_covar.raw_noise", "model.covar_module.raw_outputscale"
+    return (
+        mll,
+        step,
+        (noise, scale, "model.features", "model.features.0.weight", "model.features.2", "model.mean_module"),
+    )
+
+
+def sparse_likelihood():
+    x, y = (each.float() for each in data())
+    likelihood, model = gpytorch.likelihoods.GaussianLikelihood(), Sparse(x[::3, None].clone())
+    mll = gpytorch.mlls.VariationalELBO(likelihood, model, num_data=12)
+    step = lambda: (-mll(model(x[:, None]), y)).backward()
+    mean = "model.variational_strategy._variational_distribution.variational_mean"
+    noise, inducing = "likelihood.noise_covar.raw_noise", "model.variational_strategy.inducing_points"
+    return mll, step, (noise, inducing, mean, "model.covar_module.base_kernel.raw_lengthscale", "model.mean_module")
+
+
+# https://docs.gpytorch.ai/en/stable/examples/03_Multitask_Exact_GPs/ModelList_GP_Regression.html
+def several_models():
+    models = [exact(*data())[0] for _ in range(2)]
+    model = gpytorch.models.IndependentModelList(*models)
+    likelihood = gpytorch.likelihoods.LikelihoodList(*[one.likelihood for one in models])
+    mll = gpytorch.mlls.SumMarginalLogLikelihood(likelihood, model)
+    step = lambda: (-mll(model(*model.train_inputs), model.train_targets)).backward()
+    noise, kernel = "likelihood.likelihoods.1.noise_covar.raw_noise", "model.models.1.covar_module.raw_outputscale"
+    return mll, step, (noise, kernel, "model.models.0.mean_module", "model.models.1.mean_module.raw_constant")
+
+
+def one_kernel_twice():
+    x, y = data()
+    model, likelihood = exact(x, y)
+    base = gpytorch.kernels.RBFKernel().double()
+    model.covar_module = gpytorch.kernels.ScaleKernel(base).double() + gpytorch.kernels.ScaleKernel(base).double()
+    mll = gpytorch.mlls.ExactMarginalLogLikelihood(likelihood, model)
+    step = lambda: (-mll(model(x), y)).backward()
+    kernels = "covar_module.kernels"
+    names = f"{kernels}.0.base_kernel.raw_lengthscale", f"{kernels}.0.raw_outputscale", f"{kernels}.1.raw_outputscale"
+    return model, step, (*names, "mean_module", "likelihood.noise_covar.raw_noise")
+
+
+def test_several_paths(ask):
+    for made in (CASES["gpytorch"], deep_likelihood, sparse_likelihood, several_models, one_kernel_twice):
+        ask_paths(ask, *made())
+    ask.works("likelihoods and kernels at several places of what is maximised: the path to be guessed is printed")
 
 
 # planted

@@ -128,12 +128,6 @@ def change(model: Any, held: Any) -> None:
         sys.modules["flax.nnx"].update(model, held)
 
 
-def random_state(model: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
-    """Return functions that read and write the states of the random generators of a Flax NNX model."""
-    nnx = sys.modules["flax.nnx"]
-    return lambda: jax.tree.map(lambda leaf: leaf, nnx.state(model, nnx.RngState)), partial(nnx.update, model)
-
-
 def dotted(path: Iterable[Any]) -> str:
     """Return a path through a pytree, written with dots. The attribute ``value`` of a boxed parameter is left out."""
     steps = [str(getattr(key, "name", getattr(key, "key", getattr(key, "idx", key)))) for key in path]

@@ -15,7 +15,7 @@ from backprobe.backends.capabilities import Replaces
 from backprobe.backends.jax.bridging import bridged
 from backprobe.backends.jax.primitives import Tap, as_array
 from backprobe.backends.jax.tensors import is_array
-from backprobe.record.entries import Lost
+from backprobe.record.held import Lost
 from backprobe.record.reasons import Reason
 
 UNSEEN = Lost(Reason("original_unseen"))

@@ -18,6 +18,7 @@ from backprobe.backends.captures import (
     MisfitParameter,
     RanCalls,
     Result,
+    under,
 )
 from backprobe.backends.random_states import OF_PYTHON, RandomNumbers, put_back
 from backprobe.backends.replay import Replay
@@ -63,15 +64,11 @@ def result(tensor: Any) -> Result:
     }
 
 
-def _under(path: str, name: str) -> str:
-    return f"{path}.{name}" if path and name else path or name
-
-
 def named(path: str, module: Any) -> list[tuple[str, Any]]:
     """Return the Variables of a module by path, and the states of its random generators by number."""
-    known = {id(variable_of(one)): _under(path, name) for name, one in structure_of(module).variables}
+    known = {id(variable_of(one)): under(path, name) for name, one in structure_of(module).variables}
     found = variables(module)
-    return [(known.get(id(one), _under(path, f"state.{at}")), one) for at, one in enumerate(found)]
+    return [(known.get(id(one), under(path, f"state.{at}")), one) for at, one in enumerate(found)]
 
 
 class TensorflowCaptures(Captures):

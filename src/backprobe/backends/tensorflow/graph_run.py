@@ -15,7 +15,8 @@ from backprobe.backends.tensorflow.graph_gradients import blocks, gradients, is_
 from backprobe.backends.tensorflow.graph_values import FREE, GraphValue, GraphValues, is_outside
 from backprobe.backends.tensorflow.graph_walk import carries
 from backprobe.backends.tensorflow.tensors import is_floating
-from backprobe.record.entries import GradStatus, Lost
+from backprobe.record.entries import GradStatus
+from backprobe.record.held import Lost
 from backprobe.record.inputs import Edge
 from backprobe.record.reasons import Reason
 from backprobe.record.source import Source

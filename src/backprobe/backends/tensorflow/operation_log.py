@@ -10,10 +10,9 @@ without derivatives.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate
 from operator import itemgetter
@@ -37,6 +36,7 @@ from backprobe.backends.tensorflow.tensors import (
     is_other_than_zero,
     is_zero,
 )
+from backprobe.backends.tensorflow.variable_uses import Uses, Written
 from backprobe.record.entries import GradStatus
 from backprobe.record.graph import reached
 from backprobe.record.none_gradients import CutBy
@@ -60,59 +60,6 @@ NEVER: tuple[int, tuple[int, ...]] = (0, ())
 
 Key = tuple[int, int]
 """The number of a tensor with version 0, or the number of a Variable's handle with the Variable's version."""
-
-
-@dataclass(frozen=True)
-class Written:
-    """The write that made one version of a Variable: the numbers of the written values, and the line that wrote
-    them.
-    """
-
-    given: tuple[int, ...]
-    place: Place
-    adds: bool  # was the old value added?
-
-
-@dataclass
-class Uses:
-    """The uses of one Variable: when it was written and read. The values that were read share its memory."""
-
-    writes: list[int] = field(default_factory=list)  # the positions of writes in the log
-    reads: list[tuple[int, Any]] = field(default_factory=list)
-    otherwise: list[tuple[int, tuple[int, ...]]] = field(default_factory=list)
-    """The positions at which the Variable was gathered or passed to a function, and the numbers of the results."""
-    # for each version of the Variable: the position of the first gather, and the whole value
-    gathered: dict[int, tuple[int, Any]] = field(default_factory=dict)
-    is_in_doubt: bool = False  # has a compiled function received it that may have written to it?
-    written: dict[int, Written] = field(default_factory=dict)  # the key is the version after the write
-    is_read_unseen: bool = False  # was the Variable read while no tape recorded, as by tf.stop_gradient?
-
-    def version_at(self, position: int) -> int:
-        return bisect_left(self.writes, position)
-
-    def reads_of(self, version: int) -> list[Any]:
-        return [tensor for position, tensor in self.reads if self.version_at(position) == version]
-
-    def sources(self, variable: Any, version: int, leading: Container[int]) -> list[Any] | None:
-        """Return the tensors whose gradients sum to the gradient of one version of this Variable.
-
-        ``leading`` are the numbers of all values that lead to the output. Return None if other versions contribute to
-        the same sum, because all uses other than plain reads share one gradient.
-        """
-        plain = {self.version_at(position) for position, tensor in self.reads if identity_of(tensor) in leading}
-        others = {
-            self.version_at(position) for position, made in self.otherwise if any(number in leading for number in made)
-        }
-        if version not in others:
-            return self.reads_of(version)
-        return [variable] if plain | others == {version} else None
-
-    def versions(self) -> list[tuple[int, int, Any]]:
-        """Return each version that was read, with the position of its first read, and the value."""
-        first = dict(self.gathered)
-        for position, tensor in self.reads:
-            first.setdefault(self.version_at(position), (position, tensor))
-        return [(version, *read) for version, read in first.items()]
 
 
 class OperationLog:

@@ -42,6 +42,20 @@ def refuse(target: Any, asked: str) -> None:
             why="this form runs a program, and the graph has its own",
             next="bp.probe(tensor, session=s)(feed_dict), or call the probe outside of tf.function",
         )
+    _refuse_other_keras(target, asked, keras)
+    if callable(target) and not tf.executing_eagerly():
+        where, found, instead = IN_KERAS if layers.is_in_step_of_keras() else IN_GRAPH
+        raise Unsupported(
+            f"a function cannot be probed {where}",
+            asked=asked,
+            found=found,
+            next=instead,
+            why="TensorFlow computes nothing while it builds a graph, so a gradient tape gets no numbers",
+        )
+
+
+def _refuse_other_keras(target: Any, asked: str, keras: Any) -> None:
+    # Raise Unsupported for a layer of another Keras than that on TensorFlow.
     if isinstance(target, getattr(getattr(keras, "layers", None), "Layer", ())) and not layers.is_layer(target):
         raise Unsupported(
             "this Keras layer does not compute with TensorFlow",
@@ -57,13 +71,4 @@ def refuse(target: Any, asked: str) -> None:
             found=f"{type(target).__name__} of tf_keras",
             why="its layers are called in another way than those of Keras 3",
             next="keras 3.12 or newer",
-        )
-    if callable(target) and not tf.executing_eagerly():
-        where, found, instead = IN_KERAS if layers.is_in_step_of_keras() else IN_GRAPH
-        raise Unsupported(
-            f"a function cannot be probed {where}",
-            asked=asked,
-            found=found,
-            next=instead,
-            why="TensorFlow computes nothing while it builds a graph, so a gradient tape gets no numbers",
         )

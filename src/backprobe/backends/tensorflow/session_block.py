@@ -15,7 +15,7 @@ from backprobe.backends.tensorflow.session_outcomes import Fetched, PassRun, fet
 from backprobe.backends.tensorflow.session_partials import moved, with_partials
 from backprobe.backends.tensorflow.session_runs import SessionRun, SessionRuns
 from backprobe.backends.tensorflow.tensors import identity, in_session
-from backprobe.record.entries import Lost
+from backprobe.record.held import Lost
 from backprobe.record.none_gradients import NoneGiven
 from backprobe.record.reasons import Reason
 from backprobe.record.training import Training

@@ -16,8 +16,9 @@ from backprobe.backends.tensorflow.graph_walk import Upstream
 from backprobe.backends.tensorflow.session_gradients import GraphPass
 from backprobe.backends.tensorflow.session_runs import SessionRun
 from backprobe.backends.tensorflow.tensors import is_floating
-from backprobe.record.entries import GradStatus, Lost
+from backprobe.record.entries import GradStatus
 from backprobe.record.graph import reached
+from backprobe.record.held import Lost
 from backprobe.record.inputs import Edge
 from backprobe.record.reasons import Reason
 

@@ -94,8 +94,8 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd):
         self.multiples: list[Begun] = []  # the roots of backward() that are a multiple of another value
         self.scaled, self.listening = Scaled(), ExitStack()
         self.births = Births(self.quiet) if options.nonfinite else None
-        self.census = Census(self.passing)
         self.kept_gradients = NoneReads(self.passing)
+        self.census = Census(self.passing, self.kept_gradients)
         self.partials = BlockPartials(full=options.partials == "full") if options.partials else None
         self.is_particular = bool(self.copies or options.nonfinite or options.partials)  # is more to be computed?
 

@@ -22,6 +22,7 @@ from backprobe.backends.captures import (
     MisfitParameter,
     RanCalls,
     Result,
+    under,
 )
 from backprobe.backends.random_states import OF_PYTHON, RandomNumbers, RandomState, put_back
 from backprobe.backends.replay import Replay
@@ -94,10 +95,6 @@ def _plain_name(path: str) -> str:
     return ".".join(step for step in path.split(".") if step not in WRAPPERS)
 
 
-def _under(path: str, name: str) -> str:
-    return f"{path}.{name}" if path and name else path or name
-
-
 class TorchCaptures(Captures):
     """Implements ``Captures`` for PyTorch."""
 
@@ -108,7 +105,7 @@ class TorchCaptures(Captures):
         gradients: dict[str, Result] = {}
         for call in calls if is_backward else ():
             for name, parameter in call.of.parameters:
-                full, gradient = _under(call.path, name), grad_of(parameter)
+                full, gradient = under(call.path, name), grad_of(parameter)
                 if gradient is not None and full in call.fresh and full not in gradients:
                     gradients[full] = result(gradient)
         return CapturedStep(
@@ -136,7 +133,7 @@ class TorchCaptures(Captures):
             for name, parameter in call.of.parameters:
                 if id(parameter) not in known:
                     known[id(parameter)] = kept(parameter, trained=parameter.requires_grad)
-                found.setdefault(_under(call.path, name), known[id(parameter)])
+                found.setdefault(under(call.path, name), known[id(parameter)])
         return found, left_out
 
     def _captured(self, call: TorchGuardedCall, left_out: list[str]) -> CapturedCall:
@@ -158,7 +155,7 @@ class TorchCaptures(Captures):
         return CapturedCall(
             call.path,
             refilled(call.given, lambda one: leaf(next(named, ""), one)),
-            {_under(call.path, _under(paths[id(part)], name)): kept(copy) for part, name, copy in state.buffers},
+            {under(call.path, under(paths[id(part)], name)): kept(copy) for part, name, copy in state.buffers},
             {path: kept(gradient) for path, gradient in call.gradients.items()},
             dict(zip(names, [_tensor_kept(one) for _, one in state.random.states], strict=False)),
             {
@@ -262,7 +259,7 @@ class ModulesByPath:
 
 def _buffers(module: Module) -> list[tuple[str, Tensor]]:
     return [
-        (_under(path, name), one)
+        (under(path, name), one)
         for path, part in structure(module).parts
         for name, one in part._buffers.items()
         if one is not None
@@ -271,7 +268,7 @@ def _buffers(module: Module) -> list[tuple[str, Tensor]]:
 
 def _shapes(path: str, named: Sequence[tuple[str, Tensor]]) -> dict[str, tuple[int, ...] | None]:
     # Return shapes by plain names. A shape is None if it is not known before the first call.
-    return {_plain_name(_under(path, name)): None if is_lazy(one) else tuple(one.shape) for name, one in named}
+    return {_plain_name(under(path, name)): None if is_lazy(one) else tuple(one.shape) for name, one in named}
 
 
 def _inside(path: str, captured: Mapping[str, KeptTensor]) -> dict[str, tuple[int, ...]]:
@@ -351,7 +348,7 @@ class TorchReplayedCall(TorchGuardedCall):
         """Return the present gradients of the module's parameters, by the names in the file."""
         found = {}
         for name, parameter in structure(self.module).parameters:
-            gradient, full = grad_of(parameter), _under(self.path, name)
+            gradient, full = grad_of(parameter), under(self.path, name)
             if gradient is not None:
                 found[self.known.get(_plain_name(full), full)] = gradient
         return found

@@ -23,6 +23,7 @@ from backprobe.backends.torch.backward_call import CALLS, BackwardCall
 from backprobe.backends.torch.beyond_tables import beyond_table
 from backprobe.backends.torch.capture import Capture, gradient_edge, memory, version, with_edges
 from backprobe.backends.torch.graph import LEAF, by_edge, key
+from backprobe.backends.torch.loss_scalers import not_updated
 from backprobe.backends.torch.optimizer_steps import OptimizerStep
 from backprobe.backends.torch.saved_tensors import as_they_were, broken
 from backprobe.backends.user_lines import source_at
@@ -72,6 +73,8 @@ def failure(
         return unused_parameters.of_reduction(error)
     if "marked as ready twice" in str(error):
         return unused_parameters.ready_twice(error)
+    if (scaled := not_updated(error)) is not None:
+        return scaled
     beyond = beyond_table(error, _frames(error))
     if beyond is not None:
         return beyond

@@ -21,8 +21,8 @@ from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge, Node
 from torch.utils.hooks import RemovableHandle
 
+from backprobe.backends.exchanging import exhaust
 from backprobe.backends.facts import Options
-from backprobe.backends.patching import exhaust
 from backprobe.backends.torch import graph
 from backprobe.backends.torch.capture import Capture, ViewWrite
 from backprobe.backends.torch.graph import Key, key

@@ -16,6 +16,8 @@ from backprobe.record.containers import leaves
 
 SCALER = "backprobe: scaled by"
 """The key under which the node of a scaled loss stores its scaler."""
+STEPPED = "STEPPED"
+"""The name of a scaler's state of an optimizer that has stepped, until the scaler is updated."""
 NEAR = 64  # nodes searched from the root, because losses that were scaled one by one may have been summed
 
 
@@ -27,18 +29,18 @@ def scales_noted(noted: Callable[[Callable[[], bool]], None] = lambda handles: N
     GPU that function waits for the device.
     """
     with ExitStack() as patched:
-        for kind in _scalers():
+        for kind in scalers("scale"):
             patched.enter_context(listening(kind, "scale", partial(_scale, noted)))
         yield
 
 
-def _scalers() -> list[type]:
-    # Return the classes of scalers that define their own ``scale``.
+def scalers(method: str) -> list[type]:
+    """Return the classes of scalers that define their own method of this name."""
     found, pending = list[type](), [GradScaler]
     while pending:
         kind = pending.pop()
         pending += kind.__subclasses__()
-        if "scale" in vars(kind):
+        if method in vars(kind):
             found.append(kind)
     return found
 
@@ -55,6 +57,27 @@ def _scale(
     return scaled
 
 
+def not_updated(error: BaseException) -> str | None:
+    """Return a note on the error that a scaler's optimizer has stepped since the last update; None for other errors.
+
+    The scaler's own state says so: it is in the frame that raised the error.
+    """
+    steps = {vars(kind)["step"].__code__ for kind in scalers("step")}
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None or trace.tb_frame.f_code not in steps:
+        return None
+    state = trace.tb_frame.f_locals.get("optimizer_state")
+    stage = state.get("stage") if isinstance(state, dict) else None
+    if getattr(stage, "name", "") != STEPPED:
+        return None
+    return (
+        "backprobe: the scaler was not updated after the last step\n"
+        "  next:  scaler.update(), once after scaler.step(optimizer)"
+    )
+
+
 def _noted(node: Any) -> dict[str, Any]:
     # Return the data that is stored on a node for as long as the node exists.
     kept: dict[str, Any] = node.metadata
@@ -65,13 +88,19 @@ def is_handled(roots: Sequence[Tensor]) -> bool:
     """Did backward start at a loss whose scaler can still lower its scale? At a scale of 1 or less, scaling is not the
     cause.
     """
-    nodes = [root.grad_fn for root in roots if root.grad_fn is not None]
+    scaler = scaler_of([root.grad_fn for root in roots if root.grad_fn is not None])
+    return scaler is not None and bool(scaler.get_scale() > 1)
+
+
+def scaler_of(roots: Sequence[Any]) -> GradScaler | None:
+    """Return the scaler of the loss that has one of these nodes, or of a loss that went into their sum."""
+    nodes = [*roots]
     for at in range(NEAR):
         if at >= len(nodes):
             break
         found = _noted(nodes[at]).get(SCALER)
-        scaler = None if found is None else found()
+        scaler: GradScaler | None = None if found is None else found()
         if scaler is not None:
-            return bool(scaler.get_scale() > 1)
+            return scaler
         nodes += [follower for follower, _ in nodes[at].next_functions if follower is not None]
-    return False
+    return None

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from backprobe.backends.torch import saved_tensors
-from backprobe.backends.torch.private import DisableTorchFunction, disable_current_modes
+from backprobe.backends.torch.private import DisableTorchFunction, disable_current_modes, engine_run
 
 
 @cache
@@ -47,7 +47,15 @@ def lost(leaves: Sequence[Tensor]) -> list[Tensor]:
             hooks.clear()
             hooks[0] = partial(_hear, heard, at)
         with torch.inference_mode(False), torch.enable_grad():
-            torch.autograd.grad(asked, asked, [leaf.detach() for leaf in asked])
+            engine_run(
+                (*asked,),
+                tuple([leaf.detach() for leaf in asked]),
+                False,  # the graph is not kept
+                False,  # and none is made
+                (*asked,),
+                allow_unreachable=False,
+                accumulate_grad=False,
+            )
     finally:
         for hooks, before in zip(own, held, strict=True):
             hooks.clear()

@@ -22,9 +22,10 @@ from torch.nn.modules import module as torch_modules
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from backprobe.backends import patching
+from backprobe.backends import exchanging, patching
 from backprobe.backends.capabilities import ModelCall, ModuleObserver
-from backprobe.backends.patching import Patched, exchanged, original, replaced
+from backprobe.backends.exchanging import exchanged
+from backprobe.backends.patching import Patched, original, replaced
 from backprobe.backends.torch import own_calls
 from backprobe.backends.torch.own_calls import OwnCalls
 from backprobe.backends.torch.pipelines import NONE, schedules
@@ -36,7 +37,7 @@ from backprobe.record.reasons import Reason
 from backprobe.source.user_code import innermost
 
 CALLED_IN = torch_modules.__file__  # the file of the module; ``Module.__call__`` may be wrapped by others
-BETWEEN = frozenset({CALLED_IN, own_calls.__file__, patching.__file__})
+BETWEEN = frozenset({CALLED_IN, own_calls.__file__, exchanging.__file__, patching.__file__})
 BASES, HOOKS, PRE_HOOKS = attrgetter("__mro__"), attrgetter("_forward_hooks"), attrgetter("_forward_pre_hooks")
 MADE_FROM = "_torchdynamo_orig_callable"  # an attribute of functions that torch.compile returns
 
@@ -73,6 +74,11 @@ class TorchModelCall(ModelCall):
 
     def parameter_paths(self) -> Iterable[str]:
         return [path for path, _ in self.structure.parameters]
+
+    def other_paths(self) -> Mapping[str, str]:
+        found = [*self.structure.parts, *self.structure.parameters]
+        printed = {id(part): path for path, part in reversed(found)}
+        return {path: printed[id(part)] for path, part in found if path != printed[id(part)]}
 
     def hidden_paths(self) -> Mapping[str, Reason]:
         kinds = {*map(type, self.structure.modules)}
@@ -144,7 +150,8 @@ def observing(
 
     Modules are observed by global hooks instead of hooks on each module, because a TransformerEncoderLayer takes
     another path in inference if it has a hook (torch/nn/modules/transformer.py). Only a module with hooks of the user
-    gets a hook of its own. This hook runs last, and therefore sees the value that the caller gets.
+    gets a hook of its own, and only while it runs, so that the module can be copied, saved and compiled to a script at
+    any other time. This hook runs last, and therefore sees the value that the caller gets.
     """
     reporter = _Reporter(call, observer, [] if later is None else later)
     together: tuple[list[Module], list[Any]] = ([], [])
@@ -163,8 +170,8 @@ def observing(
         if own_calls.has_own_calls(reporter.known):
             installed.enter_context(reporter.own_calls.listening(reporter.known, reporter.called))
         for module in [module for module in reporter.paths if module._forward_hooks]:
-            reporter.hooked[module] = paths = reporter.paths.pop(module)
-            installed.callback(module.register_forward_hook(partial(reporter.returned, paths)).remove)
+            reporter.hooked[module] = reporter.paths.pop(module)
+        installed.callback(reporter.unhook_all)
         installed.callback(reporter.rest)
         reporter.listen()
         if reporter.schedules is not NONE:
@@ -191,7 +198,8 @@ class _Reporter:
         self.foreign: WeakSet[Module] = WeakSet()  # modules that did not belong to the model when they first ran
         self.has_looked = False  # were foreign modules searched for since the model last ran?
         self.paths: dict[Module, tuple[str, ...]] = {}  # the paths of the modules that global hooks report
-        self.hooked: dict[Module, tuple[str, ...]] = {}  # the paths of the modules with a hook of their own
+        self.hooked: dict[Module, tuple[str, ...]] = {}  # the paths of the modules with hooks of the user
+        self.running: dict[Module, tuple[Any, int]] = {}  # those that run now: the handle of our hook, and the depth
         self.own_calls, self.schedules = OwnCalls(), schedules(rest=self.rest, wake=self.listen)
         self.exchanged: dict[Module, str] = {}  # modules whose forwards should report, each with its first path
         self.handles: list[Any] = []
@@ -199,12 +207,37 @@ class _Reporter:
         self.look()
 
     def listen(self) -> None:
-        self.handles += [register_module_forward_pre_hook(self.before), register_module_forward_hook(self.after)]
+        before = self.before_hooked if self.hooked else self.before
+        self.handles += [register_module_forward_pre_hook(before), register_module_forward_hook(self.after)]
 
     def rest(self) -> None:
         for handle in self.handles:
             handle.remove()
         self.handles.clear()
+
+    def before_hooked(self, module: Module, args: Any) -> None:
+        """Like ``before``. A module with hooks of the user also gets our hook, until this call of it ends."""
+        if is_dynamo_compiling():
+            return
+        paths = self.hooked.get(module)
+        if paths is not None and threading.get_ident() == self.thread:
+            handle, depth = self.running.get(module, (None, 0))
+            handle = handle or module.register_forward_hook(partial(self.returned, paths))
+            self.running[module] = handle, depth + 1
+        self.before(module, args)
+
+    def unhook(self, module: Module) -> None:
+        handle, depth = self.running.pop(module)
+        if depth > 1:  # the module has called itself
+            self.running[module] = handle, depth - 1
+        else:
+            handle.remove()
+
+    def unhook_all(self) -> None:
+        """Remove the hooks of modules whose calls have raised."""
+        for handle, _ in self.running.values():
+            handle.remove()
+        self.running.clear()
 
     def is_aside(self) -> bool:
         """Does the model run only for tracing its operations or inferring its shapes?"""
@@ -315,6 +348,8 @@ class _Reporter:
         self.handles.append(compiled.register_forward_hook(over, always_call=True))
 
     def returned(self, paths: Sequence[str], module: Module, args: Any, output: Any) -> Any:
+        if module in self.running and threading.get_ident() == self.thread:
+            self.unhook(module)
         if not (self.is_aside() or is_traced()) and threading.get_ident() == self.thread:
             if self.own_calls.running:
                 self.own_calls.heard(module)

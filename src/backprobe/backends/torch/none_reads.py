@@ -108,8 +108,14 @@ class NoneReads(KeptGradients):
         has_asked = any(call is not None and call.is_grad for call in self.passing.passes.values())
         with quiet():
             why = WhyEmpty.ITEM if is_item and tensor.requires_grad else self._why_now(tensor)
-        cleared = [one.at for one in self.cleared.values() if one.begun == len(calls) and one.is_of(tensor)]
-        self._keep(_Read(tensor, text, at, why, len(calls), has_asked, cleared[-1] if cleared else None))
+        self._keep(_Read(tensor, text, at, why, len(calls), has_asked, self.cleared_at(tensor)))
+
+    def cleared_at(self, tensor: Tensor) -> Source | None:
+        """Return the line that has cleared the gradient of a tensor since the last ``backward()``."""
+        begun = len(self.passing.calls)
+        return next(
+            (one.at for one in reversed(self.cleared.values()) if one.begun == begun and one.is_of(tensor)), None
+        )
 
     def may_give_none(self, frame: FrameType) -> bool:
         """Is this the frame of ``torch.autograd.grad``, called so that it may return None?"""

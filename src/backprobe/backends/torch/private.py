@@ -42,6 +42,8 @@ remove_batch_dim: Callable[..., torch.Tensor] = NAMES.needed("torch._remove_batc
 
 current_pass: Callable[[], int] = NAMES.needed("torch._C._current_graph_task_id")
 queue_callback: Any = NAMES.needed("torch.autograd.Variable._execution_engine.queue_callback")
+engine_run: Any = NAMES.needed("torch.autograd.Variable._execution_engine.run_backward")
+"""Runs a backward pass that no listener observes, without the checks of ``torch.autograd.grad``."""
 nodes_made: Any = NAMES.needed("torch.autograd._get_sequence_nr")
 """Returns the engine's count of the nodes that this thread has created so far."""
 FUNCTIONS_MADE: Any = NAMES.needed("torch.autograd.function.AUTOGRAD_FUNCTION_COUNTER")

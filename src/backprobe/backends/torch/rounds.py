@@ -4,7 +4,8 @@ from __future__ import annotations
 
 FEW, MORE = 8, 4
 """The number of steps of one optimizer after which the others are no longer waited for: at least ``FEW``, and more than
-``MORE`` times as many as in any earlier round.
+``MORE`` times as many as in any earlier round. Nothing shows in the first round how long it will be; from the second on
+the earlier ones do.
 """
 
 
@@ -17,14 +18,23 @@ class Rounds:
     [False, True, False, False, True]
     >>> [rounds.ends_with(0) for _ in range(11)].index(True)
     8
+
+    If one optimizer steps ten times before the other, then only the first of these rounds is split.
+
+    >>> rounds = Rounds(2)
+    >>> [sum(rounds.ends_with(at) for at in (*(0,) * 10, 1)) for _ in range(4)]
+    [3, 1, 1, 1]
     """
 
     def __init__(self, count: int) -> None:
         self.last, self.most = count - 1, 0  # the one that ends a round; the most steps of one in a round so far
         self.steps: dict[int, int] = {}  # of each optimizer in this round
+        self.latest = self.in_a_row = 0  # the one that stepped last, and how many times in a row
+        self.since: dict[int, int] = {}  # the steps of each one since an earlier one followed a later one
 
     def ends_with(self, at: int) -> bool:
         """Count a step of the optimizer with this number. Does it end the round?"""
+        self._compare_with_earlier(at)
         steps = self.steps[at] = self.steps.get(at, 0) + 1
         is_alone = len(self.steps) == 1
         if at > self.last:
@@ -40,3 +50,14 @@ class Rounds:
             self.most = max(self.most, *self.steps.values())
         self.steps.clear()
         return True
+
+    def _compare_with_earlier(self, at: int) -> None:
+        # A later optimizer that steps once, between steps of an earlier one, ends a round of the program, however many
+        # steps the earlier one made. Where both step many times in a row, they are trained by turns.
+        if at < self.latest:
+            if self.in_a_row == 1:
+                self.most = max(self.most, self.since.get(at, 0))
+            self.since.clear()
+        self.in_a_row = self.in_a_row + 1 if at == self.latest else 1
+        self.latest = at
+        self.since[at] = self.since.get(at, 0) + 1

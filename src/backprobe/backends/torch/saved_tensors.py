@@ -7,6 +7,7 @@ of the program is stopped before its first line.
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -107,8 +108,10 @@ def _stopped(call: Callable[[], Any]) -> Any:
     # Return the result of a call into C, or HOOKED if the call starts to run a Python function.
     #
     # This uses a trace function. A profile function would also work, but from Python 3.12 on, once a profile function
-    # was set, trace functions no longer receive the events of single instructions.
-    before = sys.gettrace()
+    # was set, trace functions no longer receive the events of single instructions. No garbage is collected meanwhile:
+    # the program's finalizers would be stopped too.
+    before, collects = sys.gettrace(), gc.isenabled()
+    gc.disable()
     sys.settrace(_stop)
     try:
         with DisableTorchDispatch():  # reading a node's own result detaches it, which modes would be told
@@ -117,6 +120,8 @@ def _stopped(call: Callable[[], Any]) -> Any:
         return HOOKED
     finally:
         sys.settrace(before)
+        if collects:
+            gc.enable()
 
 
 def _nothing() -> None:

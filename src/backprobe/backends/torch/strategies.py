@@ -25,7 +25,8 @@ from backprobe.backends.torch.partials import Partials, local_partials
 from backprobe.backends.torch.replaced_values import users_hooks
 from backprobe.backends.torch.tensors import describe, is_there
 from backprobe.errors import StrategyRefused, Unsupported
-from backprobe.record.entries import GradStatus, Lost
+from backprobe.record.entries import GradStatus
+from backprobe.record.held import Lost
 from backprobe.record.inputs import Edge
 from backprobe.record.reasons import Reason
 from backprobe.record.source import Source

@@ -15,6 +15,8 @@ from weakref import ReferenceType, ref
 
 from torch.nn import Module, Parameter
 
+from backprobe.record.names import private_segments
+
 CHILDREN, PARAMETERS = attrgetter("_modules"), attrgetter("_parameters")
 NAMES, VALUES = methodcaller("keys"), methodcaller("values")
 MOST_SHAPES = 1024
@@ -148,26 +150,22 @@ def _walked(model: Module) -> Structure:
     return Structure([*map(found.__getitem__, shape.order)], shape)
 
 
-def _same(modules: Sequence[Module]) -> Same:
-    # The positions of each module that comes several times.
-    if len({*modules}) == len(modules):
+def _same(parts: Sequence[Module | Parameter]) -> Same:
+    # The positions of each module, or parameter, that comes several times.
+    if len({*parts}) == len(parts):
         return ()
-    positions: dict[Module, list[int]] = {}
-    for at, module in enumerate(modules):
-        positions.setdefault(module, []).append(at)
+    positions: dict[Module | Parameter, list[int]] = {}
+    for at, part in enumerate(parts):
+        positions.setdefault(part, []).append(at)
     return tuple(tuple(several) for several in positions.values() if len(several) > 1)
 
 
 def _public_first(paths: list[str], same: Iterable[Sequence[int]]) -> None:
     # The paths of one module change places, so that those with the fewest private segments come first.
     for positions in same:
-        chosen = sorted([paths[at] for at in positions], key=_private_segments)
+        chosen = sorted([paths[at] for at in positions], key=private_segments)
         for at, path in zip(positions, chosen, strict=True):
             paths[at] = path
-
-
-def _private_segments(path: str) -> int:
-    return path.startswith("_") + path.count("._")
 
 
 def _shape(children: Names, parameters: Names, same: Same) -> Shape:
@@ -202,10 +200,11 @@ def named(ask: Callable[..., Iterable[tuple[str, T]]], **options: Any) -> list[t
 def _own_structure(model: Module) -> Structure:
     modules = named(model.named_modules)
     given = dict(named(model.named_parameters))
-    paths = [path for path, _ in modules]
+    paths, parameters = [path for path, _ in modules], [*given]
     _public_first(paths, _same([part for _, part in modules]))
+    _public_first(parameters, _same([*given.values()]))
     holders = {path: at for at, path in reversed([*enumerate(paths)])}
-    held = [(holders.get(path.rpartition(".")[0], 0), path.rpartition(".")[2], path) for path in given]
+    held = [(holders.get(path.rpartition(".")[0], 0), path.rpartition(".")[2], path) for path in parameters]
     return _OwnStructure([part for _, part in modules], _made(paths, range(len(paths)), held), given)
 
 

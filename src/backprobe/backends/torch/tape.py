@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import Node, get_gradient_edge
 
+from backprobe.backends.exchanging import exhaust
 from backprobe.backends.facts import Around, Backward, Effect, Options, Ran, Root
-from backprobe.backends.patching import exhaust
 from backprobe.backends.protocol import Tape
 from backprobe.backends.refusals import refuse_cotangent
 from backprobe.backends.torch import graph, models, own_modes

@@ -121,6 +121,11 @@ ORDINARY: frozenset[type] = frozenset({Tensor, torch.nn.Parameter})
 """Plain tensor types. Subclasses may change what operations do."""
 
 
+def is_plain(value: Any) -> bool:
+    """May the tensor's numbers be read? Not if there are none, or if reading would involve other processes."""
+    return type(value) in ORDINARY and value.layout is torch.strided and not (value.is_meta or value.is_nested)
+
+
 def is_there(tensor: Tensor) -> bool:
     """Does the tensor's storage contain all bytes of the tensor?
 
@@ -150,7 +155,7 @@ def is_zero(tensor: Tensor) -> bool:
     """Is the tensor known to be 0 everywhere? False if several processes hold parts of it, or if a mode would observe
     the check.
     """
-    if type(tensor) not in ORDINARY or tensor.layout is not torch.strided or tensor.is_meta or tensor.is_nested:
+    if not is_plain(tensor):
         return False
     if own_modes.dispatch_modes() > own_modes.count or (tensor.is_cuda and torch.cuda.is_current_stream_capturing()):
         return False

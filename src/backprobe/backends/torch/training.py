@@ -28,10 +28,12 @@ from backprobe.backends.torch.capture import Capture, gradient_edge
 from backprobe.backends.torch.custom_functions import Givers
 from backprobe.backends.torch.forwards import IDLE, forward_code, mentioned_by
 from backprobe.backends.torch.module_runs import ModuleRuns
+from backprobe.backends.torch.none_reads import NoneReads
 from backprobe.backends.torch.optimizer_steps import parameters
 from backprobe.backends.torch.tensors import grad_of, is_zero
 from backprobe.backends.torch.trained_names import TrainedNames
 from backprobe.backends.torch.unregistered import not_held, twins, unregistered
+from backprobe.backends.torch.unstepped import unstepped
 from backprobe.backends.user_lines import users_line
 from backprobe.backends.zero_gradients import all_zero
 from backprobe.findings.phrasing import listed
@@ -96,8 +98,9 @@ class Judged:
 class Census:
     """Observes the optimizers that step while a block is open, and the gradients that they find in ``.grad``."""
 
-    def __init__(self, passing: Passing | None = None) -> None:
+    def __init__(self, passing: Passing | None = None, reads: NoneReads | None = None) -> None:
         self.passing = passing  # the calls of ``backward()`` so far
+        self.reads = reads  # what the program did to gradients in between
         self.runs = ModuleRuns()
         self.stepped: dict[Optimizer, Source | None] = {}  # by optimizer: the line of its first step
         self.empty: dict[int, Tensor] = {}  # by id: the parameters without a gradient when a step started
@@ -105,6 +108,7 @@ class Census:
         self.filled = Seen()
         self.zero: dict[int, Tensor] = {}  # by id: parameters whose gradient was exactly 0 when a step started
         self.has_moving = False  # was any gradient not 0, or is that unknown?
+        self.unstepped: Sequence[Tensor] | None = None  # parameters that get gradients and that nothing steps
 
     def listen(self) -> list[Any]:
         """Observe every step from now on. The returned handles remove the hooks."""
@@ -122,11 +126,17 @@ class Census:
             if tensor.grad is not None:
                 self.filled.add(tensor)
                 if not self.has_moving:
-                    self.zero[id(tensor)] = tensor
                     self.has_moving = not is_zero(tensor.grad)
+                    if not (self.has_moving or self._is_cleared(tensor)):
+                        self.zero[id(tensor)] = tensor
             elif tensor.requires_grad:
                 self.empty[id(tensor)] = tensor
                 self.before[id(tensor)] = 0 if self.passing is None else len(self.passing.calls)
+
+    def _is_cleared(self, one: Tensor) -> bool:
+        # Is the gradient 0 because it was cleared, and no backward has added to it since?
+        calls = () if self.passing is None else self.passing.calls
+        return not calls or (self.reads is not None and self.reads.cleared_at(one) is not None)
 
     def judged(self, calls: Sequence[BackwardCall]) -> Judged | None:
         """Return the parameters that were expected to be trained: those of the optimizers that stepped. If none
@@ -135,12 +145,16 @@ class Census:
         if not self.stepped and not self.runs.modules:
             return None
         names, reached = TrainedNames(self.runs.modules.values(), self.runs.held), Reached(calls)
-        held: list[Iterable[Tensor]] = [parameters(one) for one in self.stepped]
+        held: list[Iterable[Tensor]] = [filter(self._was_owned, parameters(one)) for one in self.stepped]
         if not self.stepped and reached.is_whole:
             held = [model.parameters() for model in names.models if self.runs.has_recorded(model)]
         leaves = (leaf for own in held for one in own for leaf in self._leaves(one, names))
         found = {id(one): one for one in leaves if self.stepped or not self._is_replaced(one, names)}
         return Judged(found, names, reached) if found else None
+
+    def _was_owned(self, one: Tensor) -> bool:
+        # Did the optimizer own a parameter when it stepped? It may have been added or unfrozen since.
+        return one in self.filled or id(one) in self.empty or not (one.is_leaf and one.requires_grad)
 
     def zeros(self, calls: Sequence[BackwardCall]) -> Sequence[Reason]:
         """Return notes on gradients that are 0 everywhere: on those of all parameters, and on those that passed through
@@ -207,8 +221,10 @@ class Census:
         untrained = [*self._untrained(lacking, late, names, captures, inputs, reached, compiled)] if lacking else []
         stray = [*unregistered(names, reached.leaves, self.stepped)] if self.stepped and self.runs.modules else []
         replaced = [one for one, each in zip(lacking, untrained, strict=True) if _is_of_no_model(each)]
-        if replaced:
+        if replaced or (lacking and len(lacking) == len(trainable)):  # the optimizer may have the wrong parameters
             stray += not_held(names, reached.leaves)
+        elif self.stepped and not compiled:
+            stray += not_held(names, {id(one): one for one in self._unstepped(names, reached)})
         dropped, lost = self.runs.dropped_leaves(), {id(one) for one in lacking}
         spare = [call for call, leaves in dropped.items() if lost.isdisjoint(leaves)]
         untrained = [
@@ -225,6 +241,11 @@ class Census:
             tuple(spare),
             tuple([(names.of(one), names.of(other)) for one, other in twins(names, reached.leaves, replaced)]),
         )
+
+    def _unstepped(self, names: TrainedNames, reached: Reached) -> Sequence[Tensor]:
+        if self.unstepped is None:  # they are those of the block, whichever output is asked for first
+            self.unstepped = unstepped(names, reached.leaves, self.stepped)
+        return self.unstepped
 
     def _cut_short(self, trainable: Sequence[Tensor], names: TrainedNames, reached: Reached) -> dict[int, Tensor]:
         # Return, by id, the parameters that a ``backward()`` that raised an error would have reached, perhaps through a

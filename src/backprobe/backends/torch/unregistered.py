@@ -40,11 +40,11 @@ def unregistered(
 
     ``leaves`` are all leaves that got gradients, by id.
     """
-    held = _held(stepped)
+    held = held_by(stepped)
     stray = {at: one for at, one in leaves.items() if at not in held}
     found = [*_in_containers(names.ran, stray), *_tensors(names.ran, stray, names.owners)] if stray else []
     if found:
-        stray = {at: one for at, one in stray.items() if at not in _held(_all_optimizers())}
+        stray = {at: one for at, one in stray.items() if at not in held_by(all_optimizers())}
     for module, attribute, kind, tensors in found:
         place = joined(names.path(module), attribute)
         for name, tensor in tensors:
@@ -58,10 +58,9 @@ def unregistered(
 
 def not_held(names: TrainedNames, leaves: Mapping[int, Tensor]) -> Iterator[Unregistered]:
     """Yield the parameters of modules that ran and got gradients, but that no optimizer owns."""
-    held = _held(_all_optimizers())
-    for at in leaves:
-        if at in names.owners and at not in held:
-            name, owner = names.owners[at]
+    held = held_by(all_optimizers())
+    for at, (name, owner) in names.owners.items():
+        if at in leaves and at not in held:
             yield Unregistered(name, names.path(owner), Stray.PARAMETER)
 
 
@@ -74,19 +73,19 @@ def twins(
     Parameters are paired only if all have the same shapes in the same order. They then probably belong to two modules
     that were created in the same way.
     """
-    held = _held(_all_optimizers())
+    held = held_by(all_optimizers())
     ran = [one for one in names.parameters() if id(one) in leaves and id(one) not in held]
     is_alike = [(one.shape, one.dtype) for one in lacking] == [(one.shape, one.dtype) for one in ran]
     return [*zip(lacking, ran, strict=True)] if is_alike else []
 
 
-def _held(optimizers: Iterable[Optimizer]) -> set[int]:
-    # Return the ids of tensors that optimizers own.
+def held_by(optimizers: Iterable[Optimizer]) -> set[int]:
+    """Return the ids of tensors that optimizers own."""
     return {id(one) for optimizer in optimizers for one in parameters(optimizer)}
 
 
-def _all_optimizers() -> list[Optimizer]:
-    # Return all optimizers that are alive, wherever the program keeps them.
+def all_optimizers() -> list[Optimizer]:
+    """Return all optimizers that are alive, wherever the program keeps them."""
     return [one for one in gc.get_objects() if issubclass(type(one), Optimizer) and hasattr(one, "param_groups")]
 
 

@@ -4,8 +4,9 @@ them.
 PyTorch's hooks on all modules show which module is called from outside of all other modules, before it computes, so the
 first step is measured completely. The optimizers of a model are those that own one of its parameters.
 
-Some libraries make a wrapper of a private class for each call, as solvers of differential equations do. The wrapped
-module is the model. They may also call it from a wrapper without parameters that runs without gradients.
+Some libraries wrap the model for each call, as solvers of differential equations do. A wrapper got the model after the
+optimizer did, and nothing beside it, so the wrapped module is the model. Libraries may also call it from a wrapper
+without parameters that runs without gradients.
 """
 
 from __future__ import annotations
@@ -20,9 +21,13 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 from torch.amp import GradScaler
-from torch.nn import Module
+from torch.nn import Module, Parameter
 from torch.nn.modules import module as module_file
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.nn.modules.module import (
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+    register_module_module_registration_hook,
+)
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
@@ -31,6 +36,7 @@ from backprobe.backends.torch.compiled_statistics import without_warning_of_hook
 from backprobe.backends.torch.dynamo import OptimizedModule
 from backprobe.backends.torch.optimizer_steps import parameters
 from backprobe.backends.torch.own_calls import all_owners, around_calls_of
+from backprobe.backends.torch.read_backward import backward_read
 from backprobe.backends.torch.watched_selection import unwrapped
 from backprobe.backends.watches import ScriptListener
 from backprobe.source.frames import name_in
@@ -50,6 +56,8 @@ class WatchedScript:
         self.optimizers: list[weakref.ref[Optimizer]] = []
         self.scalers: list[weakref.ref[GradScaler]] = []
         self.known: weakref.WeakSet[Module] = weakref.WeakSet()  # models that were found, and all modules inside them
+        self.given: weakref.WeakKeyDictionary[Module, int] = weakref.WeakKeyDictionary()
+        """How many optimizers existed when a module got its last part. Modules that were complete before have none."""
         self.running: list[Module] = []
         self.outermost: int | None = None  # the place in this list of the first that was called with gradients on
         self.again: Module | None = None  # a module that is called a second time for one call
@@ -64,12 +72,13 @@ class WatchedScript:
             installed.enter_context(without_warning_of_hooks())
             installed.enter_context(listening(Optimizer, "__init__", self._optimizer_made))
             installed.enter_context(listening(GradScaler, "__init__", _remembering(self.scalers)))
-            installed.enter_context(listening(Tensor, "backward", self._backward))
+            installed.enter_context(backward_read(self._backward))
             installed.enter_context(listening(Module, "compile", self._compiled))
             installed.callback(self._leave)
             for handle in (
                 register_module_forward_pre_hook(self._before),
                 register_module_forward_hook(self._after, always_call=True),
+                register_module_module_registration_hook(self._part_given),
             ):
                 installed.callback(handle.remove)
             yield
@@ -84,6 +93,10 @@ class WatchedScript:
         self.installed.enter_context(around_calls_of(new, self._own_call))
         self.optimizers.append(weakref.ref(instance))
         return following(instance, *args, **kwargs)
+
+    def _part_given(self, module: Module, name: str, part: Module | None) -> None:
+        if self.optimizers:
+            self.given[module] = len(self.optimizers)
 
     def _own_call(self, following: Callable[..., Any], module: Module, /, *args: Any, **kwargs: Any) -> Any:
         if self.again is module:
@@ -124,7 +137,7 @@ class WatchedScript:
         if self.outermost is not None or not torch.is_grad_enabled():
             return
         self.outermost = len(self.running) - 1
-        if not any(_has_parameters(each) for each in self.running[:-1]) and _wrapped(module) not in self.known:
+        if not any(_has_parameters(each) for each in self.running[:-1]) and not self._is_known(module):
             before = {*HOOKS}
             self._look(module)
             # hooks that were added only now, for example by a guard of the model, do not run in this call
@@ -139,44 +152,56 @@ class WatchedScript:
         if self.outermost is not None and len(self.running) <= self.outermost:
             self.outermost = None
 
+    def _is_known(self, module: Module) -> bool:
+        return module in self.known or self._wrapped(module) in self.known
+
     def _look(self, module: Module) -> None:
         # Does an optimizer own this model? If none does so far, the model is examined again, because an optimizer may
         # be created later.
-        wrapper, module = module, _wrapped(module)
+        wrapper, module = module, self._wrapped(module)
         own = set(module.parameters())
-        held = [optimizer for optimizer in _there(self.optimizers) if not own.isdisjoint(parameters(optimizer))]
+        held = _training(own, self.optimizers)
         if held and not own <= {one for each in self.known for one in each._parameters.values()}:
             self.known.update(module.modules())
             self.known.update(wrapper.modules())
             scalers = self._scalers()
             self.listener.found(module, held, scalers[-1] if scalers else None)
 
-    def _backward(self, following: Callable[..., Any], tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(tensor, Tensor) and tensor.numel() == 1 and not self._scalers():
+    def _wrapped(self, module: Module) -> Module:
+        # Return the program's own model, without wrappers that compile it, average its gradients, or got it after its
+        # optimizers did.
+        while True:
+            parts = [*module._modules.values()]
+            if isinstance(module, OptimizedModule):
+                module = unwrapped(module)
+            elif isinstance(module, DistributedDataParallel):
+                module = module.module
+            elif len(parts) == 1 and parts[0] and not module._parameters and self._is_later(module):
+                module = parts[0]
+            else:
+                return module
+
+    def _is_later(self, module: Module) -> bool:
+        # Did a module get its part when all optimizers existed that train it?
+        if module not in self.given:
+            return False
+        return not _training({*module.parameters()}, self.optimizers[self.given[module] :])
+
+    def _backward(self, tensor: Tensor) -> None:
+        if tensor.numel() == 1 and not self._scalers():
             self.listener.lost(tensor.detach())
-        return following(tensor, *args, **kwargs)
 
     def _scalers(self) -> list[GradScaler]:
         return [one for one in _there(self.scalers) if one.is_enabled()]
 
 
-def _wrapped(module: Module) -> Module:
-    # Return the program's own model, without wrappers that compile it, average its gradients, or belong to the call of
-    # a library.
-    while True:
-        parts = [*module._modules.values()]
-        if isinstance(module, OptimizedModule):
-            module = unwrapped(module)
-        elif isinstance(module, DistributedDataParallel):
-            module = module.module
-        elif type(module).__name__.startswith("_") and len(parts) == 1 and not module._parameters and parts[0]:
-            module = parts[0]
-        else:
-            return module
-
-
 def _has_parameters(module: Module) -> bool:
     return next(module.parameters(), None) is not None
+
+
+def _training(held: set[Parameter], optimizers: Iterable[weakref.ref[Optimizer]]) -> list[Optimizer]:
+    # Return the optimizers that own one of these parameters.
+    return [optimizer for optimizer in _there(optimizers) if not held.isdisjoint(parameters(optimizer))]
 
 
 def _called(hook: Callable[..., Any], module: Module, args: Any, kwargs: Any) -> None:

@@ -35,7 +35,10 @@ STILL = "step_without_effect"
 UNFED = "step_without_gradient"
 """Code for an optimizer: each gradient is None or 0 whenever it steps."""
 
-USELESS = (OUTER, TWICE, UNNORMALISED, DROPPED, FLAT, TIMES_ZERO, CANCELS, STILL, UNFED)
+SCALED = "step_scaled"
+"""Code for an optimizer: its gradients still carry the factor by which the loss was scaled."""
+
+USELESS = (OUTER, TWICE, UNNORMALISED, DROPPED, SCALED, FLAT, TIMES_ZERO, CANCELS, STILL, UNFED)
 """All codes. Errors in the loss itself come first, because other errors may follow from them."""
 
 FAR_BELOW = 1e-4
@@ -242,6 +245,15 @@ def step_without_gradient(optimizer: str, count: int, at: Source | None) -> Note
     'SGD has stepped 2 times, and each time the gradients of all its parameters were None or 0'
     """
     return Note(UNFED, {"optimizer": optimizer, "steps": str(count), **placed(at)})
+
+
+def scaled_step(optimizer: str, scale: float, at: Source | None) -> Note:
+    """Return the note on an optimizer that steps with gradients of a scaled loss.
+
+    >>> str(scaled_step("SGD", 65536.0, None))
+    'SGD steps with gradients that are 65536 times those of the loss: nothing has unscaled them'
+    """
+    return Note(SCALED, {"optimizer": optimizer, "scale": f"{scale:.6g}", **placed(at)})
 
 
 def update_without_effect(names: Sequence[str], dtype: str, share: float, at: Source | None) -> Note:

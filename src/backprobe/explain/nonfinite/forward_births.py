@@ -6,7 +6,6 @@ import ast
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import takewhile
 from typing import Any
@@ -16,6 +15,7 @@ import numpy
 from backprobe.explain.nonfinite import arithmetic, loops, mechanism, operands
 from backprobe.explain.nonfinite.computation import Computation
 from backprobe.explain.nonfinite.evidence import OF, Evidence
+from backprobe.explain.nonfinite.mechanism import Why
 from backprobe.explain.nonfinite.remedies import Remedies
 from backprobe.explain.nonfinite.sources import parsed, reads_gradients, writes_nonfinite, written_kinds
 from backprobe.explain.nonfinite.states import WORDS, Badness, of_numbers
@@ -34,23 +34,6 @@ START = "backward()"  # the name in a block of the tensor on which the program c
 
 Moment = tuple[int, bool]
 """The position of the last entry before, and whether backward was running: moments compare in the order of time."""
-
-
-@dataclass(frozen=True)
-class Why:
-    """The cause at an entry, the part of its expression where it happened, and whether the numbers prove it."""
-
-    mechanism: Mechanism | None = None
-    part: str = ""
-    facts: tuple[str, ...] = ()
-    is_certain: bool = False
-    term: Term | None = None
-    state: Badness = Badness.UNKNOWN  # the state of the entry (finite, Inf or NaN) where its operands are finite
-    is_of_finite: bool = False  # True if the operands are finite where NaN or Inf begins
-
-    @property
-    def is_overflow(self) -> bool:
-        return self.mechanism is not None and self.mechanism.code in mechanism.OVERFLOW
 
 
 class ForwardPass:

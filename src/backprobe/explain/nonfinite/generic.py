@@ -40,11 +40,11 @@ def ways(expression: str, framework: str, dtype: str) -> Iterator[tuple[str, str
         yield ast.unparse(tree), _with(tree, operand, f"{dialect.prefix}where({text} < {below}, {text}, {below})")
 
 
-def nudges(statement: str, dtype: str) -> Iterator[tuple[str, str, str]]:
+def nudges(statement: str, dtype: str, eps: str = "") -> Iterator[tuple[str, str, str]]:
     """Yield calls with one argument increased by a rounding error: the call, the changed call, and the argument.
 
     Only the outermost calls of a statement are changed. The change is so small that the results need no comparison with
-    those that were finite before.
+    those that were finite before. ``eps`` is added in place of the rounding error of the dtype.
 
     >>> list(nudges("h = standardised(x, var, axis=1)", "float32"))[1]
     ('standardised(x, var, axis=1)', 'standardised(x, var + 1.19e-07, axis=1)', 'var')
@@ -53,7 +53,7 @@ def nudges(statement: str, dtype: str) -> Iterator[tuple[str, str, str]]:
         tree = ast.parse(statement.strip())
     except SyntaxError:
         return
-    eps = epsilon_of(dtype)
+    eps = eps or epsilon_of(dtype)
     for call in _outermost(tree):
         for given in (*call.args, *(word.value for word in call.keywords)):
             if isinstance(given, ast.Name | ast.Attribute | ast.Subscript | ast.BinOp) and not _is_written(given):

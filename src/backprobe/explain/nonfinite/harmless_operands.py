@@ -14,7 +14,7 @@ import numpy
 
 from backprobe.backends.dialects import dialect_of
 from backprobe.backends.dialects.dialect import Dialect
-from backprobe.cuts.cutting_operations import parsed
+from backprobe.cuts.parsed import parsed
 from backprobe.explain.nonfinite.computation import Array, Computation
 from backprobe.explain.nonfinite.evidence import Evidence
 from backprobe.explain.nonfinite.mechanism import BESIDE, POLES

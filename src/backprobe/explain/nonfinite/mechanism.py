@@ -14,7 +14,7 @@ from typing import Any
 import numpy
 
 from backprobe.explain.nonfinite.states import Badness
-from backprobe.explain.nonfinite.terms import known_as
+from backprobe.explain.nonfinite.terms import Term, known_as
 from backprobe.explain.nonfinite.text import Mechanism
 
 Array = Any
@@ -402,3 +402,20 @@ def _by_zero(*read: Array | None) -> str:
 def _shown(values: Array) -> str:
     different = sorted({value + 0.0 for value in values.reshape(-1)[:1000].tolist()}, key=abs)
     return " and ".join(f"{value:g}" for value in different[:2])
+
+
+@dataclass(frozen=True)
+class Why:
+    """The cause at an entry, the part of its expression where it happened, and whether the numbers prove it."""
+
+    mechanism: Mechanism | None = None
+    part: str = ""
+    facts: tuple[str, ...] = ()
+    is_certain: bool = False
+    term: Term | None = None
+    state: Badness = Badness.UNKNOWN  # the state of the entry (finite, Inf or NaN) where its operands are finite
+    is_of_finite: bool = False  # True if the operands are finite where NaN or Inf begins
+
+    @property
+    def is_overflow(self) -> bool:
+        return self.mechanism is not None and self.mechanism.code in OVERFLOW

@@ -15,8 +15,8 @@ from typing import Any
 import numpy
 
 from backprobe.backends.dialects import dialect_of
-from backprobe.cuts.cutting_operations import parsed
 from backprobe.cuts.operation_names import MODULES
+from backprobe.cuts.parsed import parsed
 from backprobe.explain.nonfinite.arithmetic import FAILING
 from backprobe.explain.nonfinite.computation import Computation
 from backprobe.explain.nonfinite.evidence import Evidence

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from backprobe.cuts import cutting_operations
+from backprobe.cuts import parsed as trees
 from backprobe.cuts.mentions import mentions_of
 from backprobe.cuts.operation_names import MODULES
 from backprobe.explain.nonfinite.statements import computed, is_dotted, parts_of
@@ -212,7 +212,7 @@ def _returned_unseen(entry: Entry, parts: Parts, found: set[int], direct: Sequen
 
 def parsed(text: str) -> ast.expr | None:
     """Parse the expression of a source; None if it is not a complete expression, but part of a statement."""
-    match cutting_operations.parsed(text):
+    match trees.parsed(text):
         case ast.Module(body=[ast.Expr(value=value)]):
             return value
     return None

@@ -10,8 +10,8 @@ import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from backprobe.cuts.cutting_operations import parsed
 from backprobe.cuts.operation_names import MODULES
+from backprobe.cuts.parsed import parsed
 from backprobe.record.entries import Entry
 from backprobe.record.names import COUNT, split, strip
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from backprobe.cuts.cutting_operations import parsed
 from backprobe.cuts.operation_names import MODULES
+from backprobe.cuts.parsed import parsed
 from backprobe.explain.nonfinite.statements import is_dotted
 from backprobe.source.sites import operation as operation_of
 

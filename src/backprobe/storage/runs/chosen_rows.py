@@ -33,11 +33,11 @@ class ChosenRows:
     @cached_property
     def regular(self) -> tuple[Any, Any]:
         """Both index arrays, as slices where possible, because slicing makes no copy."""
-        return _regular(self.to), _regular(self.places)
+        return regular_places(self.to), regular_places(self.places)
 
 
-def _regular(numbers: NDArray[numpy.int64]) -> Any:
-    # The numbers as a slice, if the distance between neighbours is constant.
+def regular_places(numbers: NDArray[numpy.int64]) -> Any:
+    """The numbers as a slice, if the distance between neighbours is constant."""
     step = int(numbers[1] - numbers[0]) if len(numbers) > 1 else 1
     if not len(numbers) or step < 1 or (numpy.diff(numbers) != step).any():
         return numbers

@@ -9,8 +9,9 @@ from typing import Any
 from backprobe.backends.tensors import Arrays
 from backprobe.findings.phrasing import plural
 from backprobe.record.brief import SMALL, path, place, sizes
-from backprobe.record.entries import Entry, GradStatus, Lost, plain_text
+from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.graph import Flow, Graph
+from backprobe.record.held import Lost, plain_text
 from backprobe.record.names import strip
 from backprobe.record.source import Source
 from backprobe.show.captions import DASHED, Captions
@@ -30,15 +31,8 @@ class Content:
         self.captions, self.arrays, self.record, self.depth = captions, captions.arrays, captions.record, depth
         self.graph, self.flows = Graph.of(self.record), flows_of(self.record)
         self.boxes = {box: number for number, box in enumerate(self.graph.boxes)}
-        opened = {*opened, *(box for at in captions.blamed for box in self._around(at))}
+        opened = {*opened, *(box for at in captions.blamed for box in self.graph.boxes_around(at))}
         self.open = [self.boxes[box] for box in self.graph.boxes if box in opened]
-
-    def _around(self, at: int) -> Iterator[str]:
-        # The boxes around a value, the innermost first.
-        box = self.graph.box_of[at]
-        while box is not None:
-            yield box
-            box = self.graph.boxes[box].around
 
     def data(self) -> dict[str, Any]:
         return {

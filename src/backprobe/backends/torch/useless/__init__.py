@@ -24,6 +24,7 @@ from backprobe.backends.torch.trained_names import TrainedNames
 from backprobe.backends.torch.useless.calls import CallLeaves, run_backward
 from backprobe.backends.torch.useless.operations import Operations
 from backprobe.backends.torch.useless.passes import Passes
+from backprobe.backends.torch.useless.scaled_steps import ScaledSteps
 from backprobe.backends.torch.useless.steps import TorchSteps
 from backprobe.backends.useless import (
     CANCELS,
@@ -50,7 +51,7 @@ class TorchUselessGradients(UselessGradients):
         self.handles: list[Any] = []
 
     def _begin(self) -> None:
-        self.operations, self.steps = Operations(), TorchSteps()
+        self.operations, self.steps, self.scaled = Operations(), TorchSteps(), ScaledSteps()
         self.passes = Passes(self.operations.is_constant_in)
 
     def listen(self) -> None:
@@ -59,7 +60,9 @@ class TorchUselessGradients(UselessGradients):
             mode.__enter__()
             own_modes.count += 1
             self.is_on = True
+        self.scaled.listen()
         self.handles = [
+            register_optimizer_step_pre_hook(self.scaled.steps),
             *self.steps.listen(),
             register_optimizer_step_pre_hook(self._pause),
             register_optimizer_step_post_hook(self._go_on),
@@ -72,6 +75,7 @@ class TorchUselessGradients(UselessGradients):
         self.operations.is_paused = self.operations.failed is not None
 
     def stop(self) -> None:
+        self.scaled.stop()
         for handle in self.handles:
             handle.remove()
         self.handles.clear()
@@ -104,11 +108,17 @@ class TorchUselessGradients(UselessGradients):
         """Called when the program is about to run ``backward()`` or ``autograd.grad``."""
         if not (call.is_nested or call.is_batched) and current_pass() < 0 and not any(map(is_wrapped, call.roots)):
             self.passes.begins(call.nodes)
+            self.scaled.begins(call)
 
     def found(self, trained: Collection[Tensor], names: TrainedNames | CallLeaves) -> Sequence[Note]:
         """Return the notes on the iteration, which has ended. ``trained`` are the parameters that should be trained."""
         numbers = self.passes.numbers
-        found = [*self._of_operations(numbers), *self._of_parameters(trained, names), *self.steps.notes()]
+        found = [
+            *self._of_operations(numbers),
+            *self._of_parameters(trained, names),
+            *self.steps.notes(),
+            *self.scaled.notes(),
+        ]
         self.operations.begin()
         return found
 

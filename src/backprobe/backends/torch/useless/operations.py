@@ -13,7 +13,7 @@ from torch import Tensor
 from backprobe.backends.call_sites import Instruction
 from backprobe.backends.result_uses import dropping
 from backprobe.backends.torch.private import DispatchMode, current_pass, innermost_transform
-from backprobe.backends.torch.tensors import ORDINARY
+from backprobe.backends.torch.tensors import is_plain
 from backprobe.backends.torch.unaccounted_nodes import now
 from backprobe.backends.torch.useless.applied import Applied
 from backprobe.backends.torch.useless.distributions import Distributions
@@ -75,10 +75,10 @@ class Operations(DispatchMode):  # type: ignore[no-untyped-call]  # it has no ty
             if frame is not None:
                 self.lines[number] = frame.f_code.co_filename, frame.f_lineno
         made = result[0] if isinstance(result, tuple) and result else result
-        if not _is_plain(made):
+        if not is_plain(made):
             return
         given = [*_tensors(args), *_tensors(kwargs.values())]
-        if not all(map(_is_plain, given)):
+        if not all(map(is_plain, given)):
             return
         is_pointwise = self.pointwise.get(function)
         if is_pointwise is None:
@@ -144,8 +144,3 @@ def _with_tensors(function: Any, args: Sequence[Any]) -> list[Any]:
         torch.tensor(value) if kind == "TensorType" and _is_number(value) else value
         for kind, value in zip(kinds, args, strict=False)
     ]
-
-
-def _is_plain(value: Any) -> bool:
-    # May the tensor's numbers be read? Not if there are none, or if reading would involve other processes.
-    return type(value) in ORDINARY and value.layout is torch.strided and not (value.is_meta or value.is_nested)

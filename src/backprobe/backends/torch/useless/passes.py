@@ -22,7 +22,7 @@ from torch.autograd.graph import Node
 from backprobe.backends.torch import graph, saved_tensors
 from backprobe.backends.torch.graph import LEAF, Key
 from backprobe.backends.torch.private import DisableTorchDispatch
-from backprobe.backends.torch.tensors import ORDINARY
+from backprobe.backends.torch.tensors import is_plain
 from backprobe.backends.useless import CANCELS, FLAT, TIMES_ZERO, End
 from backprobe.backends.useless.leaves import Leaves
 from backprobe.backends.useless.ways import BY_CHANCE, FAINT, Sum, Ways, is_rounding
@@ -142,7 +142,7 @@ class ObservedPass(Ways[Key, Node]):
         # Called when the node is about to run. Its saved tensors are read now, because they are freed after the node
         # has run.
         seen = self.seen[node]
-        plain = [one for one in gradients if one is not None and _is_plain(one)]
+        plain = [one for one in gradients if one is not None and is_plain(one)]
         seen.came = any(map(_largest, plain))
         seen.size = max((one.numel() for one in plain), default=0)
         if not seen.came:
@@ -159,7 +159,7 @@ class ObservedPass(Ways[Key, Node]):
     def _gave(self, node: Node, made: Sequence[Tensor | None], given: Sequence[Tensor | None]) -> None:
         seen = self.seen[node]
         for at, (gradient, (follower, place)) in enumerate(zip(made, node.next_functions, strict=False)):
-            if gradient is None or follower is None or not _is_plain(gradient):
+            if gradient is None or follower is None or not is_plain(gradient):
                 continue
             seen.gave[at] = not _largest(gradient)
             size = _norm(gradient)
@@ -239,7 +239,7 @@ def _factors(node: Node) -> Iterator[Tensor]:
     # Yield the inputs that a node has saved. Its own result is left out, and so are tensors that a hook of the program
     # would unpack.
     for one in saved_tensors.tensors(node):
-        if one.grad_fn is not node and one.is_floating_point() and _is_plain(one):
+        if one.grad_fn is not node and one.is_floating_point() and is_plain(one):
             yield one
 
 
@@ -312,7 +312,7 @@ class Passes:
         known = self.leaves.known.get(id(leaf))
         if known is not None and known.held() is not leaf:
             del self.leaves.known[id(leaf)]
-        largest = _largest(gradient) if _is_plain(gradient) else math.inf
+        largest = _largest(gradient) if is_plain(gradient) else math.inf
         self.leaves.came(id(leaf), ref(leaf), largest, _unit(leaf))
 
     def found(self) -> dict[int, set[End]]:
@@ -353,10 +353,6 @@ def _least(tensor: Tensor) -> float:
     return known.tiny / known.eps
 
 
-def _is_plain(tensor: Tensor) -> bool:
-    return type(tensor) in ORDINARY and tensor.layout is torch.strided and not (tensor.is_meta or tensor.is_nested)
-
-
 def _largest(tensor: Tensor) -> float:
     # Return the largest magnitude in a tensor; 0 if the tensor is empty.
     if not tensor.numel():
@@ -370,7 +366,7 @@ def _largest(tensor: Tensor) -> float:
 def _norm_behind(gradient: Tensor, given: Sequence[Tensor | None], norm: float) -> float:
     # Return the norm of the received gradient, without the elements at which exactly 0 is passed on, as by a ReLU.
     came = [one for one in given if one is not None]
-    if len(came) != 1 or came[0].shape != gradient.shape or not _is_plain(came[0]):
+    if len(came) != 1 or came[0].shape != gradient.shape or not is_plain(came[0]):
         return norm
     return _norm(came[0][gradient != 0])
 

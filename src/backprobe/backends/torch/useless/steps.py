@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from backprobe.backends.torch.capture import version
-from backprobe.backends.torch.tensors import ORDINARY, grad_of
+from backprobe.backends.torch.tensors import grad_of, is_plain
 from backprobe.backends.useless.steps import SampledStep, SampledSteps, spread
 from backprobe.backends.user_lines import users_line
 
@@ -37,13 +37,13 @@ class TorchSteps(SampledSteps):
             (parameter, _sample(parameter).clone(), _sample(gradient) != 0)
             for group in optimizer.param_groups
             for parameter in group["params"]
-            if (gradient := grad_of(parameter)) is not None and _is_plain(parameter) and _is_plain(gradient)
+            if (gradient := grad_of(parameter)) is not None and is_plain(parameter) and is_plain(gradient)
         ]
         if sampled:
             self.before[optimizer] = sampled
         if not _is_fed(optimizer):
             self.as_it_was[optimizer] = [
-                (one, version(one), _sample(one).clone() if _is_plain(one) else None)
+                (one, version(one), _sample(one).clone() if is_plain(one) else None)
                 for group in optimizer.param_groups
                 for one in group["params"]
             ]
@@ -66,7 +66,7 @@ class TorchSteps(SampledSteps):
 def _is_fed(optimizer: Optimizer) -> bool:
     # Does any parameter have a gradient that is not 0?
     gradients = (grad_of(one) for group in optimizer.param_groups for one in group["params"])
-    return any(one is not None and (not _is_plain(one) or bool(one.any())) for one in gradients)
+    return any(one is not None and (not is_plain(one) or bool(one.any())) for one in gradients)
 
 
 def _is_same(held: tuple[Tensor, int, Tensor | None]) -> bool:
@@ -84,7 +84,3 @@ def _sample(tensor: Tensor) -> Tensor:
     # Return some of the elements, spread over the whole tensor.
     flat = tensor.detach().flatten()
     return flat[spread(flat.numel())]
-
-
-def _is_plain(tensor: Tensor) -> bool:
-    return type(tensor) in ORDINARY and tensor.layout is torch.strided and not (tensor.is_meta or tensor.is_nested)

@@ -1,0 +1,40 @@
+"""Reports the tensors whose ``backward`` a program reads to call it, without a frame of its own in the call.
+
+PyTorch's warnings in a backward pass count frames up to the line that called ``backward()``. A function that wrapped
+``Tensor.backward`` would be that line.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor
+
+
+class ReadBackward:
+    """Stands for ``Tensor.backward``. Read from a tensor, it reports the tensor and is the method of PyTorch."""
+
+    def __init__(self, own: Any, report: Callable[[Tensor], None]) -> None:
+        self.own, self.report = own, report
+        self.thread = threading.get_ident()
+
+    def __get__(self, tensor: Tensor | None, kind: type) -> Any:
+        if tensor is not None and threading.get_ident() == self.thread:
+            self.report(tensor)
+        return self.own.__get__(tensor, kind)
+
+
+@contextmanager
+def backward_read(report: Callable[[Tensor], None]) -> Iterator[None]:
+    """Within this context, each tensor of this thread whose ``backward`` is read is reported first."""
+    kind: Any = Tensor
+    stands = ReadBackward(vars(Tensor)["backward"], report)
+    kind.backward = stands
+    try:
+        yield
+    finally:
+        if vars(Tensor)["backward"] is stands:  # otherwise the program has replaced it
+            kind.backward = stands.own

@@ -1,0 +1,69 @@
+"""Parameters that get gradients and that nothing trains: no optimizer owns them, and their numbers stay as they are.
+
+A program may step parameters by hand, at any time and by any library. So the numbers are compared from one block to a
+later one in which the same optimizer stepped: a whole iteration of the training lies between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from weakref import WeakKeyDictionary, ref
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from backprobe.backends.torch.capture import memory, version
+from backprobe.backends.torch.tape import quiet
+from backprobe.backends.torch.tensors import ORDINARY, grad_of, is_zero
+from backprobe.backends.torch.trained_names import TrainedNames
+from backprobe.backends.torch.unregistered import all_optimizers, held_by
+
+State = tuple[object, ...]
+"""What changes whenever something writes to a tensor: its place and version, and two sums of its numbers."""
+
+BEFORE: WeakKeyDictionary[Optimizer, dict[int, tuple[ref[Tensor], State]]] = WeakKeyDictionary()
+"""By optimizer: the parameters that it left alone in the last block in which it stepped, with their states."""
+
+
+def unstepped(names: TrainedNames, leaves: Mapping[int, Tensor], stepped: Collection[Optimizer]) -> list[Tensor]:
+    """Return the parameters that got gradients in this block and in an earlier one, and that nothing has stepped.
+
+    ``leaves`` are all leaves that got gradients. An optimizer that trains no parameter of a module, but an input, is
+    left out, and so are modules in evaluation mode: both use a model as it is.
+    """
+    held = held_by(stepped)
+    if not any(at in names.owners for at in leaves.keys() & held):
+        return []
+    found = [one for at, one in leaves.items() if at not in held and _may_be_meant(one, names)]
+    known = held_by(one for _, one in names.variables if isinstance(one, Optimizer)) if found else set()
+    found = [one for one in found if id(one) not in known]
+    known = held_by(all_optimizers()) if found else known
+    states = {id(one): (one, _state(one)) for one in found if id(one) not in known}
+    unchanged = {at for optimizer in stepped for at in _unchanged(BEFORE.get(optimizer, {}), states)}
+    for optimizer in stepped:
+        BEFORE[optimizer] = {at: (ref(one), state) for at, (one, state) in states.items()}
+    return [one for at, (one, _) in states.items() if at in unchanged]
+
+
+def _may_be_meant(one: Tensor, names: TrainedNames) -> bool:
+    # Is the tensor a parameter of a module in training mode, and has the program set no hook on it, which may step it?
+    owner, gradient = names.owners.get(id(one)), grad_of(one)
+    if owner is None or not owner[1].training or one._backward_hooks or one._post_accumulate_grad_hooks:
+        return False
+    is_plain = type(one) in ORDINARY and one.layout is torch.strided and not (one.is_meta or one.is_nested)
+    return is_plain and one.is_floating_point() and (gradient is None or not is_zero(gradient))
+
+
+def _unchanged(
+    before: Mapping[int, tuple[ref[Tensor], State]], now: Mapping[int, tuple[Tensor, State]]
+) -> Iterable[int]:
+    return [
+        at for at, (one, state) in now.items() if at in before and before[at][0]() is one and before[at][1] == state
+    ]
+
+
+def _state(one: Tensor) -> State:
+    with quiet(), torch.no_grad():
+        sums = [float(one.sum(dtype=torch.float64)), float(one.abs().sum(dtype=torch.float64))]
+    return memory(one), version(one), *sums
