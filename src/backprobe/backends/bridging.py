@@ -82,6 +82,10 @@ class Bridges(Protocol):
     def begin(self) -> None:
         """Reset the framework's random numbers and modes to those of a new process."""
 
+    def part(self, value: Any, name: str) -> Any:
+        """Return the part of a value that a dotted name calls so; None if there is none."""
+        return getattr(value, name, None)
+
     @property
     @abstractmethod
     def writers(self) -> Sequence[tuple[Any, str]]:

@@ -179,6 +179,9 @@ class GuardedGradient(Repeatable, Protocol):
     computed.
     """
 
+    left: Mapping[str, Any]
+    """The function's value, or its gradients by the names that a recording uses."""
+
     @abstractmethod
     def unused(self) -> set[str]:
         """Return the names of differentiated values that the function does not use; empty if this is not known."""

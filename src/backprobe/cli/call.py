@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from backprobe.backends.discover import BACKENDS, is_imported, is_model, load_arrays, load_backend
+from backprobe.backends.protocol import Backend
 from backprobe.backends.tensors import Arrays
 from backprobe.cli.arguments import arguments, floated
+from backprobe.probe.request import bound, name_of
 
 
 def called_with(target: Any, words: Sequence[str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -22,7 +24,10 @@ def called_with(target: Any, words: Sequence[str]) -> tuple[tuple[Any, ...], dic
     positional, several = _by_position(target, named)
     held = named.pop(several) if several is not None else ()
     rest = held if isinstance(held, tuple) else (held,)
-    arrays = _arrays_of_model(target)
+    backend = _backend_of_model(target)
+    arrays = None if backend is None else backend.arrays
+    if backend is not None and not several:
+        _refuse_unknown(backend, target, named)
     values = [*rest, *named.values()]
     values = floated(values) if arrays is None else [_tensors(value, arrays) for value in values]
     named = dict(zip(named, values[len(rest) :], strict=True))
@@ -45,10 +50,22 @@ def _by_position(target: Any, named: Mapping[str, Any]) -> tuple[list[inspect.Pa
     return [one for one in parameters if one.kind in kinds], several
 
 
-def _arrays_of_model(target: Any) -> Arrays | None:
-    # The array functions of a model's framework; None if the target is not a model.
+def _backend_of_model(target: Any) -> Backend | None:
+    # The backend of a model's framework; None if the target is not a model.
     imported = (load_backend(name) for name in BACKENDS if is_imported(name))
-    return next((backend.arrays for backend in imported if is_model(backend, target)), None)
+    return next((backend for backend in imported if is_model(backend, target)), None)
+
+
+def _refuse_unknown(backend: Backend, target: Any, named: Mapping[str, Any]) -> None:
+    # Raise BadOption if the model's forward takes none of these names, although it needs some: a library's own check of
+    # its arguments does not say which it takes.
+    assert backend.models is not None
+    try:
+        signature = inspect.signature(backend.models.call(target, (), {}).forward)
+    except (TypeError, ValueError):
+        return
+    if named.keys() - signature.parameters.keys():
+        bound(signature, name_of(target), "probe", (), named)
 
 
 def _tensors(value: Any, arrays: Arrays) -> Any:

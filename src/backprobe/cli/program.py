@@ -14,7 +14,8 @@ from typing import Any, Literal, NoReturn, TypeVar
 import click
 
 import backprobe as bp
-from backprobe.backends.discover import BACKENDS
+from backprobe.backends.dialects import dialect_of
+from backprobe.backends.discover import BACKENDS, load_backend
 from backprobe.cli.arguments import arguments, literal
 from backprobe.cli.call import called_with
 from backprobe.cli.output import tell
@@ -48,9 +49,17 @@ def is_module(program: str) -> bool:
     return program == click.get_current_context().meta.get(MODULE)
 
 
-def refuse_without_partials(program: str, recording: bp.Recording) -> None:
-    """Raise BadOption for a recording that was saved without partials: only a new run could compute them."""
-    if is_saved(program) and recording.path_sums is None:
+def refuse_without_partials(program: str, recording: bp.Recording, *, is_wanted: bool = True) -> None:
+    """Raise BadOption for a recording without partials, unless another option of the same command gives them.
+
+    One that was saved needs a new run, and a script of a framework whose blocks have none a function. ``is_wanted``
+    says whether they were asked for.
+    """
+    framework = recording.record.framework
+    is_without = is_script(program) and is_wanted and not dialect_of(framework).runs_backward
+    if recording.path_sums is not None or not (is_saved(program) or is_without):
+        return
+    if is_saved(program):
         raise BadOption(
             f"the recording in {program} has no partials",
             asked=asked(program),
@@ -58,6 +67,13 @@ def refuse_without_partials(program: str, recording: bp.Recording) -> None:
             next=f"backprobe probe toy.py:f x=3 --partials true --save {program} --overwrite, for the function f that "
             "it is of",
         )
+    raise BadOption(
+        f"no partials are known of {program}",
+        asked=asked(program),
+        found=f"a script of {load_backend(framework).title}, which runs as it is written",
+        why="the local partials of a script are those of PyTorch alone",
+        next=f"{asked(f'{program}:f', 'x=3')}, for a function f in it",
+    )
 
 
 def probed(

@@ -21,7 +21,7 @@ from backprobe.cli.program_error import show as show_error
 from backprobe.cli.progress import progress
 from backprobe.cli.refusal import STOPPED, TYPED
 from backprobe.cli.stopping import UNREAD, is_unread
-from backprobe.cli.unseen import no_gradient_seen
+from backprobe.cli.unseen import no_gradient_seen, none_to_show
 from backprobe.errors import BadOption
 from backprobe.explain.rebound import with_rebound
 from backprobe.health.missing import LACKING
@@ -63,7 +63,7 @@ def judged(
         script.run()
     report = script.report()
     if report is None:
-        raise no_gradient_seen(program, file)
+        raise no_gradient_seen(program, file, script.elsewhere.started)
     again = script.experiments(beginning) if experiments else None
     if again is None:
         return report
@@ -107,14 +107,7 @@ def recorded(
     with _ending(lambda: script.recording), progress(lambda: f"{program} runs"):
         script.run()
     if script.recording is None:
-        raise BadOption(
-            f"{program} takes no gradient of PyTorch or TensorFlow that was seen",
-            asked=asked(program),
-            why="without a function, the file runs as a script, and what is shown are the gradients that it takes\n"
-            "itself; what jax.grad takes is explained by backprobe explain, and recorded of a function",
-            next=f"loss.backward() at the end of {os.path.relpath(file)}; or "
-            f"{asked(f'{os.path.relpath(file)}:f', 'x=3')}, for a function f in it",
-        )
+        raise none_to_show(program, file, is_of_functions=script.differentiates_functions)
     return script.recording
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from backprobe.backends.discover import BACKENDS, load_backend
@@ -16,9 +17,21 @@ FORWARD = ("jvp", "jacfwd", "linearize", "hessian")
 """Functions of forward-mode differentiation, which gives no gradients of intermediate values."""
 
 
-def no_gradient_seen(program: str, file: str) -> BadOption:
-    """The error for a script that computed no gradient which backprobe could record."""
+def no_gradient_seen(program: str, file: str, started: Sequence[str]) -> BadOption:
+    """The error for a script that computed no gradient which backprobe could record.
+
+    ``started`` are the threads or processes, in words, that it has started.
+    """
     calls = _calls(file)
+    if started and not calls:
+        return BadOption(
+            f"no gradient was seen in {program} itself",
+            asked=asked(program),
+            found=f"the script started {' and '.join(started)}",
+            why="what they compute is not looked at, and neither are gradients that are taken there",
+            next="the same training without them, in the script's own thread; or "
+            f"{asked(f'{os.path.relpath(file)}:f', 'x=3')}, for a function f in it",
+        )
     if not calls:
         return BadOption(
             f"no gradient of PyTorch, TensorFlow or JAX was seen in {program}",
@@ -36,6 +49,23 @@ def no_gradient_seen(program: str, file: str) -> BadOption:
         if is_forward
         else f"{first.name} is seen only where the script itself calls it, by this name, and calls what it returns",
         next=_instead(file, first),
+    )
+
+
+def none_to_show(program: str, file: str, *, is_of_functions: bool) -> BadOption:
+    """The error for a script whose recording was asked for, and that took no gradient of a tensor.
+
+    ``is_of_functions`` says that its framework differentiates functions, as JAX does.
+    """
+    path = os.path.relpath(file)
+    typed = f"{asked(f'{path}:f', 'x=3')}, for a function f in it"
+    first = f"backprobe explain {path}" if is_of_functions else f"loss.backward() at the end of {path}"
+    return BadOption(
+        f"{program} takes no gradient of PyTorch or TensorFlow that was seen",
+        asked=asked(program),
+        why="without a function, the file runs as a script, and what is shown are the gradients that it takes\n"
+        "itself; what jax.grad takes is explained by backprobe explain, and recorded of a function",
+        next=f"{first}; or {typed}",
     )
 
 

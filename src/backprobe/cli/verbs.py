@@ -280,7 +280,7 @@ def derive(program: str, name: str, words: tuple[str, ...], **options: Any) -> N
         )
     of, words = ((), words) if programs.is_script(program) else _first_name(words)
     recording = of_one(program, words, name, *of, by_default=True, **options)
-    programs.refuse_without_partials(program, recording)
+    programs.refuse_without_partials(program, recording, is_wanted=options.get("partials") is not False)
     derivation = bp.derive(recording, name, *of)
     value = plain_value(derivation.value, load_arrays(recording.record.backend))
     show(derivation, {**vars(derivation), "value": value})

@@ -51,7 +51,8 @@ def watched(
     if capture is not None:
         check_path(capture, asked(program, *words, options=("--capture", capture)), "--capture bad-step")
         options["guard"] = capture
-    script = ScriptWatch(into, partial(bp.watch, **options))
+    # the script may change the current folder
+    script = ScriptWatch(into.absolute(), partial(bp.watch, **options))
     viewer = begin(into) if view and is_first() else None
     status: Any = None
     try:
@@ -68,7 +69,7 @@ def watched(
         if status == 1:
             show_error(error)
     if is_first():
-        _say(script)
+        _say(script, into)
     if viewer is not None:
         if sys.stdout.isatty() and status != STOPPED:
             wait(viewer)
@@ -95,16 +96,17 @@ def _refuse_used(program: str, words: Sequence[str], folder: Path, append: bool)
         )
 
 
-def _say(script: ScriptWatch) -> None:
-    # Print a summary of the watched models to standard error.
+def _say(script: ScriptWatch, into: Path) -> None:
+    # Print a summary of the watched models to standard error. Their folders are named from where the command was typed.
     runs = []
     for run in script.runs:
         with bp.open_run(run.folder) as opened:
             steps, alerts = len(opened.steps), [*opened.alerts]
             # only gaps of the whole model or of trained parts: gaps of a frozen part are intended
             gaps = [one for one in opened.gaps if isinstance(one, Gap) and (one.lost or not one.name)]
-        runs.append({"folder": str(run.folder), "steps": steps, "alerts": [one.headline for one in alerts]})
-        tell(f"watched {run.folder.name} for {plural(steps, 'step')}: backprobe report {run.folder}")
+        folder = into / run.folder.name
+        runs.append({"folder": str(folder), "steps": steps, "alerts": [one.headline for one in alerts]})
+        tell(f"watched {run.folder.name} for {plural(steps, 'step')}: backprobe report {folder}")
         _tell_first([*alerts, *(one for one in gaps if len(one.steps) == steps)])
     refused = [str(error) for error in script.refused]
     for said in refused:

@@ -76,6 +76,8 @@ class Arrow:
     tooltip: str = ""
     is_main: bool = False
     is_back: bool = False  # True if it leads to an earlier value, from one turn of a loop to the next
+    count: int = 1  # how many values flow along it
+    is_reached: bool = True  # does a gradient come to a value to which it leads?
 
 
 @dataclass(frozen=True)

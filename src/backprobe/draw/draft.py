@@ -214,6 +214,8 @@ class Draft:
             listed(pairs, MOST_LINES),
             is_main=(source, target) in self.grouping.main,
             is_back=self.grouping.goes_back(source, target),
+            count=len(flows),
+            is_reached=any(self.entries[flow.target].status is GradStatus.OK for flow in flows),
         )
 
     # Methods for the lines below the drawing.
@@ -245,9 +247,13 @@ class Draft:
         levels = {node.level for node in nodes} | {row.level for node in nodes for row in node.rows}
         if len(levels - {None}) > 1:
             yield from self.captions.legend()
-        if any(arrow.carries and not arrow.label for arrow in arrows) and any(arrow.label for arrow in arrows):
+        bare = [arrow for arrow in arrows if arrow.carries and not arrow.label]
+        if len(bare) < sum(arrow.carries for arrow in arrows):
             in_loops = any(entry.axes for entry in self.entries)
-            yield "line without a number: several values flow along it" + ", or it leads into a loop" * in_loops
+            why = ["several values flow along it"] * any(arrow.count > 1 for arrow in bare)
+            why += ["it leads into a loop"] * (in_loops and any(one.count == 1 and one.is_reached for one in bare))
+            why += ["no gradient comes to where it leads"] * any(not arrow.is_reached for arrow in bare)
+            yield from [f"line without a number: {', or '.join(why)}"] if why else []
         yield from self.captions.lines_left_out()
         if any(not arrow.carries for arrow in arrows):
             yield DASHED

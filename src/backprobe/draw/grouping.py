@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 
 from backprobe.draw.circuit import View
@@ -236,13 +236,13 @@ def rolls_of(graph: Graph, view: View) -> dict[str, str]:
 
     A box that the user wants open belongs to no loop.
     """
-    form = _form if view.roll else strip
+    form, held = _form if view.roll else strip, _held(graph)
     boxes: dict[str, str] = {}
     for level in sorted({box.level for box in graph.boxes.values()}):  # outer boxes come first
         own = [box for box in graph.boxes.values() if box.level == level]
         boxes |= _shared(
             {
-                box.full: f"{boxes.get(box.around or '', box.around)}>{form(box.label)}"
+                box.full: f"{boxes.get(box.around or '', box.around)}>{form(box.label)}{held(box.full)}"
                 for box in own
                 if box.full not in view.opened
             }
@@ -252,8 +252,20 @@ def rolls_of(graph: Graph, view: View) -> dict[str, str]:
         box = graph.box_of[at] or ""
         local = strip(split(graph.full_names[at])[1] or form(entry.name))
         written = f"{entry.source.line} {entry.source.expression}" if entry.source is not None else ""
-        places[str(at)] = f"{boxes.get(box, box)}:{local}@{written}"
+        places[str(at)] = f"{boxes.get(box, box)}:{local}{held(entry.name)}@{written}"
     return boxes | _shared(places)
+
+
+def _held(graph: Graph) -> Callable[[str], str]:
+    # Return a function that gives the parameters inside a module, by their names there and numbers of axes: modules
+    # with other parameters are not repetitions of each other.
+    found: dict[str, list[str]] = defaultdict(list)
+    for at in sorted(graph.parameters):
+        entry = graph.entries[at]
+        parts = list(partition(entry.name, "."))
+        for count in range(1, len(parts)):
+            found[".".join(parts[:count])].append(f"{'.'.join(parts[count:])}/{len(entry.shape or ())}")
+    return lambda module: str(found.get(strip(module), ""))
 
 
 def _shared(forms: Mapping[str, str]) -> dict[str, str]:

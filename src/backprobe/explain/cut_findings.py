@@ -85,7 +85,7 @@ def cut_finding(flow: Dataflow, cut: Cut, chain: tuple[str, ...] = ()) -> Findin
 def _all_facts(flow: Dataflow, cut: Cut, kind: str, cause: str, function: str) -> list[str]:
     # The facts of a cut, besides its headline.
     source, target = flow.entries[cut.mention.source], flow.entries[cut.target]
-    facts = _facts(kind, cut, source, target)
+    facts = _facts(cut, source, target)
     if kind == "no_grad":
         facts += _switched(flow, cut)
     if cause in RECORDED and target.source is not None and target.source != cut.mention.line:
@@ -242,12 +242,12 @@ def _called(call: str) -> str:
     return call.partition("(")[0].rpartition(".")[2]
 
 
-def _facts(kind: str, cut: Cut, source: Entry, target: Entry) -> list[str]:
+def _facts(cut: Cut, source: Entry, target: Entry) -> list[str]:
     value = repr(source.name)
     facts = [say("states", value=value, state=_state(source), target=repr(target.name), other=_state(target))]
     if cut.is_behind:
         facts.append(say("cut_before", value=value))
-    if cut.mention.use.is_conditional or kind == "unknown":
+    if cut.mention.use.is_conditional:
         facts.append(say("conditional"))
     return facts
 

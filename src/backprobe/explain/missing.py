@@ -11,7 +11,7 @@ from dataclasses import replace
 from backprobe.backends.dialects import dialect_of
 from backprobe.backends.later_reads import passed_to
 from backprobe.cuts.lines import line_of
-from backprobe.cuts.missing_edges import Dataflow
+from backprobe.cuts.missing_edges import Cut, Dataflow
 from backprobe.cuts.parsed import has_part, parsed, unread
 from backprobe.explain.about_entries import (
     about,
@@ -24,6 +24,7 @@ from backprobe.explain.about_entries import (
     with_fact,
 )
 from backprobe.explain.cut_findings import cut_finding, cut_findings, lost_beside, with_hooks
+from backprobe.explain.faultless import is_of_gradients
 from backprobe.explain.loaded import lines_below, loaded
 from backprobe.explain.module_calls import of_call
 from backprobe.explain.text import say
@@ -92,7 +93,13 @@ def _cut(flow: Dataflow, at: int, after: After) -> list[Finding]:
             chain=(*flow.chain(after, mention.source), flow.entries[target].name),
         )
         for target, mention in replaced.items()
-    ] + cut_findings(flow, at, flow.cuts(at))
+    ] + cut_findings(flow, at, [cut for cut in flow.cuts(at) if not _is_update(flow, cut)])
+
+
+def _is_update(flow: Dataflow, cut: Cut) -> bool:
+    # Does the line assign a gradient, or what is computed from gradients alone, to a Variable? It is the step of a
+    # training, through which no gradient is meant to flow.
+    return cut.mention.use.kind == "assigned" and is_of_gradients(flow, cut.mention.source)
 
 
 def _in_graph(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:

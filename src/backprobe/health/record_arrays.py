@@ -18,6 +18,7 @@ UNSEEN = (
     "the numbers of at least {} of {} parameters were not checked: they have no entry, as those of a library's layers; "
     "with bp.probe(model, '**') as rec: around the step has them"
 )
+DIFFERENTIATED = (GradStatus.OK, GradStatus.NOT_CONNECTED, GradStatus.OPAQUE)
 NOT_FINITE = "{} entries hold NaN or Inf and were not checked: bp.explain(rec) shows where those begin"
 
 
@@ -71,6 +72,13 @@ class RecordArrays:
         scales = self.record.scales
         return 1.0 if not scales else scales[0] if len(scales) == 1 else None
 
+    def _may_be_leaf(self, at: int) -> bool:
+        # Is the entry a leaf? Where the framework has none, may it be a Variable or an argument?
+        entry = self.entries[at]
+        if entry.is_leaf is not None:
+            return entry.is_leaf
+        return entry.status in DIFFERENTIATED and not self.graph.inputs[at]
+
     @property
     def unchecked(self) -> list[str]:
         """Return notes on what was not checked."""
@@ -80,7 +88,7 @@ class RecordArrays:
         if self.not_finite:
             notes.append(NOT_FINITE.format(len(self.not_finite)))
         training = self.record.training
-        seen = sum(bool(entry.is_leaf) for entry in self.entries)  # counts parameters, and perhaps other leaves
+        seen = sum(map(self._may_be_leaf, range(len(self.entries))))  # counts parameters, and perhaps other values
         unseen = 0 if training is None else training.count - seen
         if training is not None and unseen > 0:
             notes.append(UNSEEN.format(unseen, training.count))

@@ -165,7 +165,7 @@ class BridgedRun:
             self._note_caller(sys._getframe(1))
         if self.plan.by is not None and self.plan.is_shift:
             if is_target and self.count == 1:
-                named = [held_at(name, sys._getframe(1)) for name in self.plan.names]
+                named = [held_at(name, sys._getframe(1), self.bridges.part) for name in self.plan.names]
                 self.bridges.shift([each for each in named if each is not None], self.plan.by)
             return value
         if self.plan.by is not None:
@@ -303,7 +303,7 @@ class BridgedRun:
 
     def _watched(self, frame: FrameType) -> Sequence[Any]:
         # The tensors to observe in a run without bridges.
-        return [] if self.plan.targets else [held_at(name, frame) for name in self.plan.names]
+        return [] if self.plan.targets else [held_at(name, frame, self.bridges.part) for name in self.plan.names]
 
     def passed(self, one: BridgedPass) -> None:
         """Called after the program ran backward. Raises Enough if nothing more can be learned."""
@@ -314,7 +314,7 @@ class BridgedRun:
             known.arrived, known.lacked = known.arrived or arrived, known.lacked and lacking
         for name in self.plan.names:
             if self.resolved.get(name) is None:
-                self.resolved[name] = held_at(name, one.frame)
+                self.resolved[name] = held_at(name, one.frame, self.bridges.part)
         if self.is_over(self.losses):
             raise Enough
 
@@ -349,22 +349,22 @@ def is_same(one: Any, other: Any) -> bool:
     )
 
 
-def held_at(name: str, frame: FrameType | None) -> Any:
+def held_at(name: str, frame: FrameType | None, part: Callable[[Any, str], Any]) -> Any:
     """The value of a dotted name, such as ``net.layers.0.weight``, as seen from a frame; None if not known."""
     first, *steps = name.split(".")
     for one in callers(frame):
         for variables in (one.f_locals, one.f_globals):
             if first in variables:
-                found = _reached(variables[first], steps)
+                found = _reached(variables[first], steps, part)
                 if found is not None:
                     return found
     return None
 
 
-def _reached(value: Any, steps: Sequence[str]) -> Any:
+def _reached(value: Any, steps: Sequence[str], part: Callable[[Any, str], Any]) -> Any:
     for step in steps:
         inside = dict(children(value) or ())
-        value = inside[step] if step in inside else getattr(value, step, None)
+        value = inside[step] if step in inside else part(value, step)
         if value is None:
             return None
     return value

@@ -24,6 +24,7 @@ from backprobe.explain import explain
 from backprobe.findings.known import Known
 from backprobe.findings.phrasing import plural
 from backprobe.findings.report import Report
+from backprobe.probe.elsewhere import Elsewhere
 from backprobe.probe.request import Request
 from backprobe.probe.script_experiments import Beginning, ScriptExperiments
 from backprobe.probe.script_gradients import ScriptGradients
@@ -45,6 +46,8 @@ CLEAN_GRADIENTS = "no NaN or Inf comes to a gradient, nor to what it is of: {} w
 BEFORE = "earlier, in an iteration without backward(): {}{}"
 NOT_RUN = "backward_not_run"
 NOTHING_RAN = "{}: there is no gradient to explain"
+OWN = " in the script's own thread and process"
+STARTED = "the script started {}: what they compute is not looked at"
 NO_BACKWARD = "no backward() ran"
 NO_GRADIENT = "the script took no gradient"
 IN_GRAPH = "the script builds a graph for a session, which was not followed"
@@ -134,6 +137,7 @@ class Script:
         self.useless: UselessGradients | None = None
         self.backend: Backend | None = None  # the backend of the script's framework
         self.began = 0.0
+        self.elsewhere = Elsewhere()
         self.passes, self.losses = 0, list[float]()  # the number of backward passes, and the last losses
         from backprobe.explain.nonfinite.earlier_iterations import EarlierIterations  # which imports NumPy
 
@@ -150,7 +154,7 @@ class Script:
             self._block,
             frameworks_of(self.file, self.probe.backend),
         )
-        gradients = ScriptGradients(self.probe, self._taken, self.judge)
+        gradients, self.elsewhere = ScriptGradients(self.probe, self._taken, self.judge), loop.elsewhere
         loop.without_blocks = gradients.listen
         try:
             try:
@@ -288,8 +292,11 @@ class Script:
             none_ran = "" if record.none_given else NO_BACKWARD if runs_backward else none_taken
             is_untrained = record.training is not None and bool(record.training.untrained)
             is_all = bool(none_ran) and not is_untrained and all(one.kind == NOT_RUN for one in report.findings)
-            notes = (*report.notes, *([none_ran] if none_ran else ()))
-            nothing = Report(NOTHING_RAN.format(none_ran), complete=False)
+            started = self.elsewhere.started
+            none_ran += OWN * bool(none_ran and started)
+            beside = [STARTED.format(" and ".join(started))] * bool(none_ran and started)
+            notes = (*report.notes, *([none_ran] if none_ran else ()), *beside)
+            nothing = Report(NOTHING_RAN.format(none_ran), (), tuple(beside), complete=False)
             self.last = nothing if is_all else replace(report, notes=notes)
         for one in report.of_kind("born")[: MOST - len(self.before)]:
             where = "" if one.source is None else f" ({place(one.source.file, one.source.line)})"

@@ -115,6 +115,7 @@ class ScriptGradients:
                 with again(self.backend, asked):
                     record = recorded(run, args, kwargs).record
                     unused = asked.unused()
+                record = with_own_gradients(record, asked)
                 record = counted(record, asked.wrt, unused, asked.trained)
                 record, found = with_zeros(record, asked, self.is_explain, before)
                 recording = Recording(record)
@@ -158,6 +159,24 @@ def _arguments(record: Record, wrt: frozenset[str]) -> dict[int, None]:
         for name in wrt
         if full == f":{name}#0" or full.startswith(f":{name}#0.")
     }
+
+
+def with_own_gradients(record: Record, asked: GuardedGradient) -> Record:
+    """The record in which an argument that cannot be captured has the gradient that the program itself got.
+
+    Such arguments are those of a function that runs inside a transformation as a whole, as under ``jax.shard_map``.
+    """
+    own = {
+        at: asked.left[entry.name]
+        for at in _arguments(record, asked.wrt)
+        if (entry := record.entries[at]).status is GradStatus.OPAQUE and entry.name in asked.left
+    }
+    known = {at: one for at, one in own.items() if load_arrays(record.backend).summary(one) is not None}
+    entries = [
+        replace(one, status=GradStatus.OK, why=None, held_grad=known[at]) if at in known else one
+        for at, one in enumerate(record.entries)
+    ]
+    return replace(record, entries=tuple(entries)) if known else record
 
 
 def with_zeros(

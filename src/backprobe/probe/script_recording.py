@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from importlib.machinery import ModuleSpec
 
+from backprobe.backends.protocol import Backend
 from backprobe.probe.request import Request
 from backprobe.probe.script import ScriptBlock, frameworks_of
 from backprobe.probe.training_loop import LoopPart, Stopped, TrainingLoop
@@ -23,11 +24,13 @@ class ScriptRecording:
         self.spec = spec  # the spec of a module that runs like ``python -m``
         self.probe, self.file, self.arguments = probe, file, [file, *arguments]
         self.recording: Recording | None = None
+        self.differentiates_functions = False  # is the script's framework one without blocks?
 
     def run(self) -> None:
         """Run the script. Raises its errors, including SystemExit with its status."""
         frameworks = frameworks_of(self.file, self.probe.backend)
         loop = TrainingLoop(self.probe, os.path.abspath(self.file), self._over, ScriptBlock, frameworks)
+        loop.without_blocks = self._without_blocks
         try:
             loop.run(self.arguments, self.spec)
         except Stopped:
@@ -37,6 +40,9 @@ class ScriptRecording:
         except SystemExit as error:
             if error.code:
                 raise
+
+    def _without_blocks(self, backend: Backend) -> None:
+        self.differentiates_functions = True
 
     def _over(self, block: LoopPart, error: BaseException | None) -> bool:
         # Called when a part of the script is over. Returns whether it was the second that took gradients.

@@ -48,7 +48,8 @@ class ScriptRemedies:
         if not wanted or len(further) < len(behind):
             return finding
         found, outcomes = self._best(finding, bridged, [(edit, *further) for edit in own], wanted)
-        is_false = bool(own) and not behind and all(one is not None and not one.arrived for one in outcomes)
+        is_known = not {*wanted}.isdisjoint(bridged.names_arrived())  # else no run can tell them by name
+        is_false = is_known and bool(own) and not behind and all(one and not one.arrived for one in outcomes)
         return replace(finding, remedy="") if found is finding and is_false else found
 
     def with_result_kept(self, finding: Finding, as_is: BridgedRun) -> Finding:

@@ -26,6 +26,7 @@ from backprobe.backends.protocol import Backend
 from backprobe.backends.user_lines import callers
 from backprobe.errors import NoSource, NothingToDifferentiate
 from backprobe.probe.block import PlainBlock
+from backprobe.probe.elsewhere import Elsewhere
 from backprobe.probe.form import home
 from backprobe.probe.output import ProbedOutput
 from backprobe.probe.request import Request
@@ -133,6 +134,7 @@ class TrainingLoop:
         self.traced: Any = None
         self.is_stopped = False
         self.process = os.getpid()
+        self.elsewhere = Elsewhere()
         # called each time for a backend that has no blocks
         self.without_blocks: Callable[[Backend], None] = lambda backend: None
 
@@ -149,11 +151,12 @@ class TrainingLoop:
         """Run a script, the first of the arguments, as ``__main__``, and record from its first call on."""
         with as_main(arguments, spec) as main:
             code = compiled(str(main.__file__))
-            try:
-                self.start()
-                exec(code, vars(main))
-            finally:
-                self.stop()
+            with self.elsewhere.heard():
+                try:
+                    self.start()
+                    exec(code, vars(main))
+                finally:
+                    self.stop()
 
     def stop(self, error: BaseException | None = None) -> None:
         """Stop recording, at the end of the program or earlier."""
@@ -267,7 +270,7 @@ class _FrameTracer:
     # The trace function of one frame of the program.
     def __init__(self, loop: TrainingLoop) -> None:
         self.loop = loop
-        self.at = -1
+        self.at = self.line = -1
         self.passes = self.seen = loop.passes  # passes of the open block: when this frame was entered, and now
         self.passed_at = -1  # the line of this frame in which backward() last ran, here or in a called function
         self.had_read = 0  # the number of gradients read before that call of backward()
@@ -276,10 +279,13 @@ class _FrameTracer:
     def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:
         loop = self.loop
         if event == "line":
-            at, self.at = self.at, frame.f_lasti
+            is_jump = self._is_jump(frame)
+            # a loop on one line had no event at its head before its first iteration
+            at = frame.f_lasti if is_jump and frame.f_lineno == self.line else self.at
+            self.at, self.line = frame.f_lasti, frame.f_lineno
             if loop.passes != self.seen:
                 self.seen, self.passed_at, self.had_read = loop.passes, at, loop.reads
-            if frame.f_lasti < at and loop.is_of_training(self.passes, self._is_behind(frame, at)):
+            if is_jump and loop.is_of_training(self.passes, self._is_behind(frame, at)):
                 loop.begin_iteration()
             if loop.is_stopped:
                 raise Stopped
@@ -291,6 +297,14 @@ class _FrameTracer:
         elif event == "return" and loop.block is not None and loop.block.frame is frame:
             loop.close(None if _returns(frame) else self.error)
         return self
+
+    def _is_jump(self, frame: FrameType) -> bool:
+        # Does this line run again? Python reports a line twice in a row only where a loop on this line continues; a
+        # comprehension on one line is part of a statement.
+        if frame.f_lineno != self.line:
+            return frame.f_lasti < self.at
+        is_comprehension = frame.f_code.co_name.startswith("<") and not is_module(frame.f_code)
+        return not is_comprehension and frame.f_lasti not in comprehension_heads(frame.f_code)
 
     def _is_behind(self, frame: FrameType, end: int) -> bool:
         # Does the loop that ends at this instruction contain no backward()? Then it only reads gradients; or it is a

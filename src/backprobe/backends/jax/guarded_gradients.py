@@ -139,7 +139,6 @@ class JaxGuardedGradient(RunAgain, GuardedGradient):
     see_lines = "bp.explain(bp.probe(loss, nonfinite=True)(...)) of the function, at these arguments, not under jit"
 
     left: Mapping[str, Any] = MappingProxyType({})
-    """The function's value, or its gradients by name, some of which are not finite."""
 
     def __init__(self, asked: AskedGradient) -> None:
         self.function, self.wrt = asked.function, frozenset(asked.names)

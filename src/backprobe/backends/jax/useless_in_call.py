@@ -33,7 +33,8 @@ class Traced(JaxTape):
 def of_call(call: RepeatedCall) -> Sequence[Note]:
     """Return the useless gradients of one call. For a model that holds its parameters, theirs are included."""
     is_model = models.kind(call.target) in ("equinox", "nnx")
-    arguments = {name: _as_recorded(value) for name, value in call.arguments().items()}
+    lifted = () if is_model else call.arguments() if call.wrt is None else call.wrt
+    arguments = {name: _as_recorded(value, is_lifted=name in lifted) for name, value in call.arguments().items()}
     given = {MODEL: call.target, **arguments} if is_model else arguments
     asked = {name: one for name, one in given.items() if name == MODEL or (not is_model and _is_asked(call, name, one))}
     positions = [at for at, name in enumerate(given) if name in asked]
@@ -70,11 +71,15 @@ class CallGradient(JaxGuardedGradient):
         return {name: size for name, size in sizes.items() if size <= limit}
 
 
-def _as_recorded(value: Any) -> Any:
-    # Return the arguments as in the recorded run, with JAX arrays instead of NumPy arrays. The caller's containers are
-    # not changed.
-    is_numpy = any(isinstance(leaf, numpy.ndarray) for leaf in jax.tree.leaves(value))
-    return jax.tree.map(as_given, value) if is_numpy else value
+def _as_recorded(value: Any, *, is_lifted: bool) -> Any:
+    # Return an argument as in the recorded run, with JAX arrays instead of NumPy arrays, and of Python's numbers if it
+    # is differentiated. The caller's containers are not changed.
+    exchanged = (numpy.ndarray, float) if is_lifted else numpy.ndarray
+    if not any(isinstance(leaf, exchanged) for leaf in jax.tree.leaves(value)):
+        return value
+    return jax.tree.map(
+        lambda leaf: jnp.asarray(leaf) if is_lifted and isinstance(leaf, float) else as_given(leaf), value
+    )
 
 
 def _is_asked(call: RepeatedCall, name: str, value: Any) -> bool:

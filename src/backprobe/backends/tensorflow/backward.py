@@ -43,6 +43,7 @@ def _passed(tape: Any, log: OperationLog, taps: Taps, options: Options, root: Ro
     wrote = written(log, captures, recorded)
     cut = _assigned([each for each, (_, why) in zip(captures, found, strict=True) if why is NOT_CONNECTED], root, log)
     taken = log.of_gradients() if NOT_CONNECTED in [why for _, why in found] else ()
+    cut = {capture: severed for capture, severed in cut.items() if capture.number not in taken}
     outcomes = [
         Outcome(
             status,

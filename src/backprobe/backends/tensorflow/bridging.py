@@ -97,6 +97,13 @@ class TensorflowBridges(Bridges):
 
     def begin(self) -> None:
         tf.config.run_functions_eagerly(False)
+        private.names_of_keras()[1](None)
+
+    def part(self, value: Any, name: str) -> Any:
+        found = getattr(value, name, None)
+        if found is None and is_layer(value):  # a model of no class of its own knows its layers by their names
+            found = next((one for one in getattr(value, "layers", ()) if one.name == name), None)
+        return found
 
     @property
     def writers(self) -> Sequence[tuple[Any, str]]:

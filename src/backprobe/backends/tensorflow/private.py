@@ -273,6 +273,24 @@ def random_state_of_keras() -> tuple[Callable[[], Any], Callable[[Any], None]]:
     return read, write
 
 
+def names_of_keras() -> tuple[Callable[[], Any], Callable[[Any], None]]:
+    """Return functions that read and set the counts from which Keras names the next layers and Variables.
+
+    A program that runs again gives its layers the names that they had, and not ``dense_1`` for ``dense``.
+    """
+    states, name = sys.modules.get("keras.src.backend.common.global_state"), "object_name_uids"
+
+    def read() -> Any:
+        counts = None if states is None else states.get_global_attribute(name)
+        return None if counts is None else counts.copy()
+
+    def write(known: Any) -> None:
+        if states is not None:
+            states.set_global_attribute(name, None if known is None else known.copy())
+
+    return read, write
+
+
 def is_traced_by_keras() -> bool:
     """Is Keras tracing a layer in order to infer shapes, outside of any ``tf.function``?"""
     return str(getattr(ops.get_default_graph(), "name", "")).startswith("scratch_graph")

@@ -34,8 +34,8 @@ class TensorflowState(State):
         return [*{id(one): one for one in found}.values()]
 
     def random_states(self) -> Sequence[RandomState]:
-        of_tensorflow = private.operation_seeds(), private.global_generator(), private.random_state_of_keras()
-        return [*super().random_states(), *of_tensorflow]
+        of_tensorflow = private.operation_seeds(), private.global_generator()
+        return [*super().random_states(), *of_tensorflow, private.random_state_of_keras(), private.names_of_keras()]
 
     def is_known(self, value: Any) -> bool:
         is_of_it = type(value).__module__.partition(".")[0] in ("tensorflow", "keras")

@@ -124,7 +124,7 @@ class BlockOutcomes(TorchTape, BlockTape):
             own=own,
         )
         if self.partials is not None:
-            begun = seeds(captures, begun_at, output.calls[0].cotangents if output.calls else ())
+            begun = seeds(captures, begun_at, output.calls)
             passed = self.partials.links(captures, inputs, grads, begun).added_to(passed)
         if self.births is None:
             return passed

@@ -14,12 +14,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import GradientEdge
+from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from backprobe.backends.facts import Backward
 from backprobe.backends.immutable import largest
 from backprobe.backends.random_states import put_back
 from backprobe.backends.torch import graph, tensors
+from backprobe.backends.torch.backward_call import BackwardCall
 from backprobe.backends.torch.capture import Capture, with_edges
 from backprobe.backends.torch.gradient_hooks import Arrivals
 from backprobe.backends.torch.graph import Key, by_edge, key
@@ -164,9 +165,24 @@ def fits(block: Tensor, arrived: Tensor, source: Capture) -> bool:
     return source.geometry is None and block.numel() == arrived.numel() * source.tensor.numel()
 
 
-def seeds(
-    captures: Sequence[Capture], begun_at: Sequence[int], cotangents: Sequence[Tensor | None]
-) -> dict[int, Tensor]:
-    """Return the cotangents with which a pass started, by position; ones if none was passed."""
-    pairs = zip(begun_at, cotangents, strict=False)
-    return {at: torch.ones_like(captures[at].tensor) if seed is None else seed for at, seed in pairs}
+def seeds(captures: Sequence[Capture], begun_at: Sequence[int], calls: Sequence[BackwardCall]) -> dict[int, Tensor]:
+    """Return the cotangents with which a pass started, by position; ones if none was passed.
+
+    What several calls of ``backward()`` start with is summed. Several calls of ``grad()`` are one pass.
+    """
+    if len(calls) > 1 and not calls[0].is_grad:
+        edges = with_edges([captures[at] for at in begun_at])
+        places = {key(one.edge): at for one, at in zip(edges, begun_at, strict=True) if one.edge is not None}
+        pairs = [
+            (places.get(key(get_gradient_edge(root))), seed)
+            for call in calls
+            for root, seed in zip(call.roots, call.cotangents, strict=False)
+        ]
+    else:
+        pairs = [*zip(begun_at, calls[0].cotangents if calls else (), strict=False)]
+    found: dict[int, Tensor] = {}
+    for at, seed in pairs:
+        if at is not None:
+            begun = torch.ones_like(captures[at].tensor) if seed is None else seed
+            found[at] = found[at] + begun if at in found else begun
+    return found

@@ -119,7 +119,8 @@ class Picks(ABC, Generic[Operation]):
         x, mask = given[trained[0]], self.wide(given[1 - trained[0]])
         if not ((mask == 0) | (mask == 1)).all() or (mask.sum(-1) != 1).any() or len({*mask.argmax(-1).flat}) < 2:
             return
-        is_masked = bool((self.wide(self.made(one)) == mask * self.wide(x)).all())
+        made, is_kept = self.wide(self.made(one)), mask == 1
+        is_masked = bool((made == numpy.where(is_kept, self.wide(x), 0)).all())
         if is_masked and is_unnormalised(self.wide(x), self.near(x)):
             self.known[self.number(one)] = Pick(self.place(one), 1.0, is_masked=True)
 
