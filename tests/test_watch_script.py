@@ -153,6 +153,16 @@ for x in torch.randn(4, 8, 2):
     for one in (optimizer, later):
         one.step()
 """
+HALVED = """
+@torch.compile(fullgraph=True, backend="eager")
+def halved(x):
+    return Wrapper(model)(x) / 2
+
+for x in"""
+WRAPPED_IN_COMPILED = (
+    WRAPPED.replace("for x in", HALVED).replace("Wrapper(model)(x).sq", "(Wrapper(model)(x) + halved(x)).sq")
+    + "print(sum(p.sum().item() for p in model.parameters()))\n"
+)
 ENDS = {"0": "", "7": "sys.exit(7)", "1": "sys.exit('no')", "raised": "raise LookupError('mine')"}
 
 
@@ -254,6 +264,16 @@ def test_a_model_that_is_wrapped_anew_has_one_run(tmp_path, monkeypatch):
         assert said == "watched Sequential for 4 steps: backprobe report wrapped.run/Sequential\n"
         with bp.open_run("wrapped.run/Sequential") as run:
             assert all(run.at(step)["2.weight"]["grad.count"] == 8 for step in range(4))
+
+
+def test_a_wrapper_that_a_compiled_function_makes(tmp_path, monkeypatch, capfd):
+    with in_folder(tmp_path, monkeypatch, {"made.py": WRAPPED_IN_COMPILED}):
+        torch.manual_seed(0)
+        exec(compile(WRAPPED_IN_COMPILED, "made.py", "exec"), {"__name__": "__main__"})
+        torch.manual_seed(0)
+        code, out, err = invoked("watch", "made.py")
+        assert (code, out) == (0, capfd.readouterr().out)
+        assert err == "watched Sequential for 4 steps: backprobe report made.run/Sequential\n"
 
 
 def test_a_model_with_one_part_and_a_private_class_is_no_wrapper(tmp_path, monkeypatch):

@@ -95,7 +95,7 @@ class WatchedScript:
         return following(instance, *args, **kwargs)
 
     def _part_given(self, module: Module, name: str, part: Module | None) -> None:
-        if self.optimizers:
+        if not torch.compiler.is_compiling() and self.optimizers:
             self.given[module] = len(self.optimizers)
 
     def _own_call(self, following: Callable[..., Any], module: Module, /, *args: Any, **kwargs: Any) -> Any:
