@@ -419,7 +419,7 @@ def test_draw(folder):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["no/such/toy.svg", *ARGUMENTS], "BadOption: the drawing cannot be written to no/such/toy.svg\n"),
+        (["toy.py/toy.svg", *ARGUMENTS], "BadOption: the drawing cannot be written to toy.py/toy.svg\n"),
         ([*ARGUMENTS], "BadOption: no file to draw into\n"),
         (["x=3.gif", *ARGUMENTS], "BadOption: a drawing is saved as .svg, .pdf, .png or .html\n"),
         (["toy.svg", *ARGUMENTS, "--direction", "up"], "BadOption: direction is one of right, down\n"),

@@ -106,7 +106,7 @@ STATUSES = [
     (0, "explain --json well.rec", ()), (1, "explain --json ill.rec", ()), (1, "explain --quiet cut.py", ()),
     (1, "explain --json -m cut", ()), (3, "explain --json --steps 9 raises.py", ()),
     (7, "explain --quiet --steps 9 -m ends", ()), (1, "explain --sarif a.sarif cut.py", ()),
-    (0, "explain well.rec --sarif b.sarif", ()), (2, "explain --sarif no/c.sarif cut.py", ()),
+    (0, "explain well.rec --sarif b.sarif", ()), (2, "explain --sarif f.py/c.sarif cut.py", ()),
     (1, "health flat.rec --sarif d.sarif --json", ()), (0, "check --quiet f.py:nothing", ("x=1.0",)),
     (1, "check --quiet --strict f.py:nothing", ("x=1.0",)), (1, "check f.py:wrong --sarif e.sarif --quiet", GIVEN),
     (1, "provoke --json f.py:ill", GIVEN), (1, "diff well.rec ill.rec --quiet", ()), (1, "report loud --quiet", ()),

@@ -88,13 +88,14 @@ def test_a_report_is_written_as_a_page(folder, monkeypatch):
     [
         (("one", "two"), "the report of several runs is a page"),
         (("one", "--html", "one.png"), "a run is saved as a page"),
-        (("one", "--html", "no/one.html"), "the page cannot be written to no/one.html"),
+        (("one", "--html", "toy.py/one.html"), "the page cannot be written to toy.py/one.html"),
         (("one", "--html", "one.html", "--step", "3"), "a page shows all of a run"),
         (("three", "--html", "one.html"), "three is not a run"),
     ],
 )
 def test_a_page_that_cannot_be_is_refused(folder, monkeypatch, words, said):
     monkeypatch.chdir(folder)
+    Path("toy.py").write_text("")
     code, out, err = invoked("report", *words)
     assert code == 2 and out == "" and said in err and "next:" in err
     assert not Path("one.html").exists()

@@ -21,6 +21,7 @@ from backprobe.errors import NoGradient
 from backprobe.executors.state import GlobalState
 from backprobe.executors.tasks import Tasks
 from backprobe.findings.phrasing import listed
+from backprobe.probe.named_values import output_of
 from backprobe.probe.one_number import one_number
 from backprobe.probe.output import Weighing
 from backprobe.probe.probe_class import Probe
@@ -95,7 +96,7 @@ class AttributionRuns:
     def prepared(self) -> Prepared:
         """Do the forward runs. Raises BadOption, NothingMatched and BadOutput."""
         recording = self.recorded(self.asked.corrupt_args, self.asked.select)
-        self.of = self.asked.output_of(recording)
+        self.of = output_of(self.asked, recording)
         corrupt, record = self._side(recording, self.asked.select), without_values(recording.record)
         del recording  # frees its graph before the clean run
         clean = self._side(self.recorded(self.asked.clean_args, self.asked.select), self.asked.select)

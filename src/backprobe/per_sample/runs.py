@@ -23,6 +23,7 @@ from backprobe.per_sample.asked import AskedSamples
 from backprobe.per_sample.batch import batch_of
 from backprobe.per_sample.wanted import Use, Wanted
 from backprobe.probe.live import live_output
+from backprobe.probe.named_values import output_of
 from backprobe.probe.probe_class import Probe
 from backprobe.probe.request import name_of, typed_as
 from backprobe.record.brief import written
@@ -95,7 +96,7 @@ class SampleRuns:
 
     def wanted(self, whole: Recording) -> list[Wanted]:
         """The selected values that have a gradient in a run of the batch. Raises NothingMatched."""
-        self.of = self.asked.output_of(whole)
+        self.of = output_of(self.asked, whole)
         record = whole.record
         selects = matcher(self.asked.select, in_function=self.models is None)
         names: dict[int, list[str]] = {}

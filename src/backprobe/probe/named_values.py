@@ -47,10 +47,11 @@ class OfNamedValues(Waiting[P, R]):
             raise BadOption(self.about, asked=f"bp.{self.verb}(..., None)", next=self.all_names)
         check_options(vars(self), self.declared)
 
-    def output_of(self, first: Recording) -> Any:
-        """The path of the output, if only one output depends on the differentiated values and none was requested."""
-        path = first.outputs[0].name.partition("return.")[2]
-        return path if self.of is None and path else self.of
-
     def _asked(self) -> list[tuple[str, str]]:
         return [("select", written(self.select))]
+
+
+def output_of(asked: OfNamedValues, first: Recording) -> Any:
+    """The path of the output, if only one output depends on the differentiated values and none was requested."""
+    path = first.outputs[0].name.partition("return.")[2]
+    return path if asked.of is None and path else asked.of

@@ -97,9 +97,14 @@ class Index:
     def __init__(self, record: Record) -> None:
         self.record = record
         self.entries: dict[str, Entry] = {entry.name: entry for entry in record.entries}
-        if not _has_partials(record):
-            for entry in record.entries:
+
+    @cached_property
+    def marked(self) -> dict[str, Entry]:
+        """The entries, for people: each knows if the recording has no partials. Training loops do not need this."""
+        if not _has_partials(self.record):
+            for entry in self.record.entries:
                 vars(entry)["is_without_partials"] = True
+        return self.entries
 
     def __getstate__(self) -> dict[str, Any]:
         """The state for copying and pickling, without the look-up of names, which is built again."""

@@ -147,11 +147,11 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
 
     def values(self) -> ValuesView[Entry[T]]:
         """The entries, in the order of execution."""
-        return self._index.entries.values()
+        return self._index.marked.values()
 
     def items(self) -> ItemsView[str, Entry[T]]:
         """The printed names with their entries, in the order of execution."""
-        return self._index.entries.items()
+        return self._index.marked.items()
 
     def __contains__(self, name: object) -> bool:
         if not isinstance(name, str):

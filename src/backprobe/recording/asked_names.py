@@ -28,7 +28,7 @@ def asked_entry(index: Index, name: str, asked: str) -> Entry:
     if len(tensors) == 1:
         positions = tensors  # if a name was None at first and a tensor later, the tensor is meant
     if len(positions) == 1:
-        return record.entries[positions.pop()]
+        return index.marked[record.entries[positions.pop()].name]
     if not positions:
         _refuse_unknown(index, name, asked)
     choices = list(dict.fromkeys(record.printed[full] for found in readings for full in found))

@@ -19,6 +19,7 @@ from backprobe.executors.state import GlobalState
 from backprobe.executors.tasks import Tasks
 from backprobe.findings.phrasing import listed, quoted
 from backprobe.probe.axes import from_the_first
+from backprobe.probe.named_values import output_of
 from backprobe.probe.one_number import one_number
 from backprobe.probe.output import Weighing
 from backprobe.probe.probe_class import Probe
@@ -119,7 +120,7 @@ class ReplacedRuns:
     def prepared(self) -> tuple[Recording, list[SweepStep]]:
         """The recording of the run without replacements, and all runs that are to be made with replacements."""
         first = self._recorded(self.asked.select, None, backward=self.asked.approximate)
-        self.of = self.asked.output_of(first)
+        self.of = output_of(self.asked, first)
         values = self._replaceable(first)
         for value in values:
             self._refuse_unlike(value)
