@@ -160,13 +160,15 @@ class Links:
 
 
 def fits(block: Tensor, arrived: Tensor, source: Capture) -> bool:
-    """Is this the block for a single cotangent and for this value itself, rather than for the base of a view?"""
+    """Was this Jacobian block computed for a single cotangent, and for this value itself instead of the base of
+    a view?
+    """
     return source.geometry is None and block.numel() == arrived.numel() * source.tensor.numel()
 
 
 def seeds(
     captures: Sequence[Capture], begun_at: Sequence[int], cotangents: Sequence[Tensor | None]
 ) -> dict[int, Tensor]:
-    """Return the cotangents with which a pass started, by position; ones if none was passed."""
+    """Return the cotangents with which a pass started, by position of the capture; ones if no cotangent was passed."""
     pairs = zip(begun_at, cotangents, strict=False)
     return {at: torch.ones_like(captures[at].tensor) if seed is None else seed for at, seed in pairs}

@@ -16,7 +16,7 @@ from backprobe.record.containers import leaves
 
 SCALER = "backprobe: scaled by"
 """The key under which the node of a scaled loss stores its scaler."""
-NEAR = 64  # nodes searched from the root, because losses that were scaled one by one may have been summed
+NEAR = 64  # the most nodes searched from the root; several scaled losses may be summed there
 
 
 @contextmanager

@@ -252,7 +252,7 @@ class _Reporter:
         return output
 
     def called(self, module: Module, args: Any, output: Any) -> Any:
-        # Called after a call that runs no hooks.
+        # Called after a call of a module that bypassed the hooks.
         paths = self.hooked.get(module) or self.paths.get(module, ())
         return self.returned(paths, module, args, output)
 
@@ -290,7 +290,7 @@ class _Reporter:
                     self.paths[module] = (*self.paths.get(module, ()), *own)
         else:
             self.paths.update(zip(heard, chosen.paths, strict=True))
-        if not before:  # later, a forward may already be running, and is not replaced
+        if not before:  # in a later walk, a forward may be running, so none is replaced
             places, reporting = chosen.locals
             asked = [*map(modules.__getitem__, places)]
             are_first = map(eq, map(self.known.__getitem__, asked), reporting)
