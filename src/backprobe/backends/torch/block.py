@@ -97,7 +97,7 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd):
         self.census = Census(self.passing)
         self.kept_gradients = NoneReads(self.passing)
         self.partials = BlockPartials(full=options.partials == "full") if options.partials else None
-        self.is_particular = bool(self.copies or options.nonfinite or options.partials)  # is more than gradients needed?
+        self.is_particular = bool(self.copies or options.nonfinite or options.partials)  # are further results needed?
 
     # Methods that are called while the block runs.
 
