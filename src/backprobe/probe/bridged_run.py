@@ -29,8 +29,8 @@ class Enough(SystemExit):
 
 @dataclass(eq=False)
 class RunningStatement:
-    """A statement that is running: the values that it has read so far, and the sources that called functions have
-    passed to it.
+    """A statement that is running. It has the values that it has read so far, and the sources of values that called
+    functions have returned to it.
     """
 
     number: int
@@ -42,7 +42,7 @@ class RunningStatement:
 
 @dataclass
 class Arrival:
-    """The gradient that arrived at one tensor which the program differentiates."""
+    """A tensor that the program differentiates, and whether a gradient arrived at it."""
 
     tensor: Any
     arrived: bool = False
@@ -53,12 +53,12 @@ class Arrival:
 class BridgingPlan:
     """The changes that are made in a run.
 
-    The results of the statements in ``targets`` get the history of the values that the statement read. If a result
-    cannot have a history, as a number, the first tensor made from it gets the history. With ``is_wide``, values that
-    the statement wrote into get the history as well. With ``is_around``, models do not count as read, because a
-    statement that calls a model would have read all of its parameters. With ``by``, nothing is bridged: the statements
-    read moved numbers. With ``is_shift``, the variables in ``names`` are moved after the first of these statements has
-    run.
+    The results of the statements in ``targets`` get the history of the values that the statement read. A result such as
+    a number cannot have a history. In this case the first tensor computed from it gets the history. With ``is_wide``,
+    values that the statement wrote into get the history as well. With ``is_around``, models do not count as read,
+    because a statement that calls a model would have read all of its parameters. With ``by``, nothing is bridged, but
+    the statements read changed numbers. With ``is_shift``, the numbers of the variables in ``names`` are changed after
+    the first of these statements has run.
     """
 
     targets: frozenset[int]
@@ -71,7 +71,7 @@ class BridgingPlan:
 
 
 Stop = Callable[[list[float | None]], bool]
-"""Decides from the losses of the backward passes so far whether the run is over."""
+"""Decides whether the run is over, from the losses of the backward passes so far."""
 
 
 class BridgedRun:
@@ -92,18 +92,18 @@ class BridgedRun:
         self.hooks: dict[str, Any] = {BEGIN: self.begin, SEEN: self.seen, MADE: self.made}
         self.thread: int | None = get_ident()  # None after the run
         self.running: list[RunningStatement] = []
-        # sources that tensors made from a value should get, by the value's id: the value, the sources, and were
-        # gradients switched off?
+        # By the id of a value: the value, the sources that tensors computed from it should get, and whether gradients
+        # were switched off.
         self.waiting: dict[int, tuple[Any, list[Any], bool]] = {}
-        # The same for small numbers. The key is a code object and the name of a variable, because equal small numbers
-        # may be one object, and have the same id.
+        # The same for small numbers, by code object and name of a variable. The id cannot be the key, because equal
+        # small numbers may be the same object.
         self.named: dict[tuple[Any, str], tuple[Any, list[Any]]] = {}
         self.losses: list[float | None] = []
         self.arrivals: dict[int, Arrival] = {}
         self.callers: set[int] = set()  # statements that call a target through a library
-        self.carrying: dict[int, Any] = {}  # tensors by identity that carry a bridged history
-        self.ends: dict[int, None] = {}  # statements that read such a tensor and returned something without a history
-        self.differentiating: set[int] = set()  # statements that run backward: their results are gradients
+        self.carrying: dict[int, Any] = {}  # by identity: tensors whose history contains a bridge
+        self.ends: dict[int, None] = {}  # statements that read such a tensor and return no history
+        self.differentiating: set[int] = set()  # statements that run backward, so their results are gradients
         self.count = 0  # the number of targets that have run
         self.resolved: dict[str, Any] = {}
 
@@ -129,8 +129,8 @@ class BridgedRun:
     def seen(self, value: Any, name: str = "", is_within: bool = False) -> Any:
         """Called when the running statement reads a value. Returns the value to use.
 
-        ``is_within``: the value is the result of a call inside the statement, or the owner of an attribute, like ``w``
-        in ``w.data``.
+        ``is_within`` says that the value is the result of a call inside the statement, or the owner of an attribute,
+        such as ``w`` in ``w.data``.
         """
         if not self.running or get_ident() != self.thread or (is_within and not self.is_tensor(value)):
             return value
@@ -147,10 +147,10 @@ class BridgedRun:
         return value
 
     def made(self, one: RunningStatement, value: Any, *owners: Any) -> Any:
-        """Called when a statement has made a value. Returns the value to use."""
+        """Called when a statement has computed a value. Returns the value to use instead."""
         if one not in self.running:
-            return value  # it belongs to another thread, or to a generator that was resumed
-        # statements that raised are still on the stack, if the program caught the error
+            return value  # the statement runs in another thread, or in a resumed generator
+        # Statements that raised an error are still in the list if the program caught the error.
         while self.running.pop() is not one:
             pass
         is_target = one.number in self.plan.targets
@@ -171,7 +171,7 @@ class BridgedRun:
         return carried
 
     def _follow(self, one: RunningStatement, value: Any, is_target: bool) -> None:
-        # Does the bridged history continue through this statement, or end here?
+        # Does a bridged history continue through this statement, or does it end here?
         seen = (each for held in one.seen for each in self._of(held))
         if not is_target and all(id(each) not in self.carrying for each in seen):
             return
@@ -191,8 +191,8 @@ class BridgedRun:
         return own
 
     def _of(self, value: Any) -> list[Any]:
-        # The differentiable sources in a value that a statement reads. For a method these are the sources in its
-        # object. A module has none.
+        # Return the differentiable sources in a value that a statement reads. If the value is a method, return those in
+        # its object. A module has none.
         owner = getattr(value, "__self__", None) if callable(value) else None
         if isinstance(value, ModuleType | type) or isinstance(owner, ModuleType | type):
             return []

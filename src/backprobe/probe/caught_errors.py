@@ -29,14 +29,16 @@ class CaughtErrors:
         """Called when an error of backward passes through a frame of the program."""
         key = _key(raised(error, ""))
         if key in self.known:
-            return  # reported before, by the frame it came from or in another iteration of the loop
+            return  # already reported, by an inner frame or in another iteration
         known = explained(run, error)
         self.known[key] = raised(error, (known or "").removeprefix("backprobe: "))
         if known or type(error) is RuntimeError:
             self.graph_errors.add(key)
 
     def what_is_known(self, run: FailingRun, error: BaseException) -> str | None:
-        """The note on an error that ends the block. If it came from backward, its note was made when it was raised."""
+        """Return the note on an error that ends the block. If backward raised the error, the note was made at that
+        time.
+        """
         seen = self.known.pop(_key(raised(error, "")), None)
         if seen is None:
             return explained(run, error)

@@ -39,7 +39,7 @@ class ScriptRecording:
                 raise
 
     def _over(self, block: LoopPart, error: BaseException | None) -> bool:
-        # Called when a part of the script is over. Returns whether it was the second that took gradients.
+        # Called when a part of the script is over. Returns whether this was the second part that took gradients.
         if not block.recording.outputs:
             return False
         if self.recording is not None:
