@@ -1,4 +1,4 @@
-"""Finds the tensor in a return value that is to be differentiated, and its cotangent."""
+"""Finds the tensor to differentiate in a return value, and its cotangent."""
 
 from __future__ import annotations
 
