@@ -101,7 +101,7 @@ def _is_used(node: ast.AST, above: Mapping[ast.AST, ast.AST], function: ast.AST)
             is_equality = isinstance(operator, ast.Eq | ast.NotEq)
             return _is_complaint(around, operator, above) if is_of_none else is_equality
         case ast.Assign(targets=targets):
-            is_expected = isinstance(node, ast.Call) and not _is_read(targets, function)  # unused
+            is_expected = isinstance(node, ast.Call) and not _is_read(targets, function)  # result is never read
             return not is_expected and _is_kept(targets, function)
         case ast.AnnAssign(target=target):
             return _is_kept([target], function)
