@@ -95,14 +95,14 @@ class BridgedRun:
         # By the id of a value: the value, the sources that tensors computed from it should get, and whether gradients
         # were switched off.
         self.waiting: dict[int, tuple[Any, list[Any], bool]] = {}
-        # The same for small numbers, by code object and name of a variable. The id cannot be the key, because equal
-        # small numbers may be the same object.
+        # As ``waiting``, but for small numbers. The key is a code object and the name of a variable instead of an id,
+        # because equal small numbers may be the same object.
         self.named: dict[tuple[Any, str], tuple[Any, list[Any]]] = {}
         self.losses: list[float | None] = []
         self.arrivals: dict[int, Arrival] = {}
         self.callers: set[int] = set()  # statements that call a target through a library
         self.carrying: dict[int, Any] = {}  # by identity: tensors whose history contains a bridge
-        self.ends: dict[int, None] = {}  # statements that read such a tensor and return no history
+        self.ends: dict[int, None] = {}  # statements at which a bridged history ends
         self.differentiating: set[int] = set()  # statements that run backward, so their results are gradients
         self.count = 0  # the number of targets that have run
         self.resolved: dict[str, Any] = {}
@@ -258,13 +258,13 @@ class BridgedRun:
         return value
 
     def _note_caller(self, frame: FrameType) -> None:
-        # The statement through which the program reaches a target whose function a library calls.
+        # Store the statement through which the program reaches a target whose function a library calls.
         around = [package(each.f_code.co_filename) for each in callers(frame.f_back)]
         if self.running and around and around[0] is not None:
             self.callers.add(self.running[-1].number)
 
     def _watched(self, frame: FrameType) -> Sequence[Any]:
-        # The tensors to observe in a run without bridges.
+        # Return the tensors to observe in a run without bridges.
         return [] if self.plan.targets else [held_at(name, frame) for name in self.plan.names]
 
     def passed(self, one: BridgedPass) -> None:
@@ -307,7 +307,7 @@ def is_same(one: Any, other: Any) -> bool:
 
 
 def held_at(name: str, frame: FrameType | None) -> Any:
-    """The value of a dotted name, such as ``net.layers.0.weight``, as seen from a frame; None if not known."""
+    """Return the value of a dotted name, such as ``net.layers.0.weight``, as seen from a frame; None if not known."""
     first, *steps = name.split(".")
     for one in callers(frame):
         for variables in (one.f_locals, one.f_globals):

@@ -45,7 +45,7 @@ class CaughtErrors:
         return f"backprobe: {seen.fields['known']}" if seen.fields["known"] else None
 
     def notes(self, cut_short: Sequence[Source | None], ending: BaseException | None) -> Iterator[Reason]:
-        """Notes on errors that the program caught, and on calls of backward() that did not finish.
+        """Yield notes on errors that the program caught, and on calls of backward() that did not finish.
 
         ``ending`` is the error that ends the block, if any: the last unfinished call may have raised it.
         """

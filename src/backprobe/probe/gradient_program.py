@@ -1,4 +1,4 @@
-"""A program whose gradients are differentiated again, as it is or with something added to named values."""
+"""Runs a program whose gradients are differentiated again, either unchanged or with something added to named values."""
 
 from __future__ import annotations
 

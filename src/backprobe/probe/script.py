@@ -1,4 +1,4 @@
-"""A whole script, run as ``python script.py`` would run it, and reports on the first iteration with a finding."""
+"""Runs a whole script as ``python script.py`` would, and reports on the first iteration with a finding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs a script again in which NaN or Inf was found, to observe the operations that make them.
+"""If NaN or Inf was found in a script, runs the script again to observe the operations that make them.
 
 Without ``nonfinite=True``, only values that still exist at the end of an iteration are known, and nothing about the
 operations of backward. So the script runs again up to where it was stopped, if that is possible.

@@ -1,5 +1,5 @@
-"""Computes each gradient of a function that a script takes again, under a probe. This is used for JAX, which has no
-blocks.
+"""Observes a script that takes gradients of functions, and computes each gradient again under a probe. This is used for
+JAX, which has no blocks.
 
 The script runs without compilation. It is stopped at the first gradient with a finding, or when a function without
 findings is differentiated a second time. If the first gradient of a function leaves a question open, its second one is
@@ -83,7 +83,7 @@ class ScriptGradients:
 
     def _came(self, asked: GuardedGradient, bad: Found, is_value: bool) -> None:
         self.count += not is_value
-        self.last = self.count + is_value  # for a value: it is reported before its gradient
+        self.last = self.count + is_value  # with ``is_value``, the gradient is counted later
         if self.probe.options.nonfinite and not bad:
             return
         function = getattr(asked.function, "__code__", asked.function)

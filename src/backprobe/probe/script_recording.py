@@ -17,7 +17,9 @@ STOPPED = Note("first_gradients")
 
 
 class ScriptRecording:
-    """One run of a script. It is stopped when it takes gradients a second time, as that iteration repeats the first."""
+    """One run of a script. It is stopped when it takes gradients a second time, because that iteration repeats the
+    first.
+    """
 
     def __init__(self, probe: Request, file: str, arguments: Sequence[str], spec: ModuleSpec | None = None) -> None:
         self.spec = spec  # the spec of a module that runs like ``python -m``

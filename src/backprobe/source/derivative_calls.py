@@ -8,7 +8,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 JACOBIANS = "jac"
-"""The first letters of functions that differentiate outputs with more than one number, such as ``jacrev``."""
+"""The first letters of the names of functions that differentiate outputs with more than one number, such as
+``jacrev``.
+"""
 
 
 @dataclass(frozen=True)

@@ -145,8 +145,8 @@ def _variable(frame: FrameType, name: str) -> Any:
 
 @lru_cache(1)
 def _writer() -> Callable[[FrameType, int], None]:
-    # Return a function of Python that writes the stored values back into a frame's variables. The frame then counts as
-    # up to date.
+    # Return Python's own C function that writes the stored values back into a frame's variables. The frame then counts
+    # as up to date.
     prototype = ctypes.PYFUNCTYPE(None, ctypes.py_object, ctypes.c_int)
     return prototype(("PyFrame_LocalsToFast", ctypes.pythonapi))
 

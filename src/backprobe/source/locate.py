@@ -119,14 +119,12 @@ def _stale(code: CodeType) -> StaleSource:
 
 
 def is_class(code: CodeType) -> bool:
-    """Is the code that of a class's body?"""
+    """Is this the code of a class's body?"""
     return not code.co_flags & inspect.CO_OPTIMIZED and not is_module(code)
 
 
 def is_generated(code: CodeType) -> bool:
-    """Is the code that of a method which ``dataclasses`` or attrs has generated, and which only stores its
-    arguments?
-    """
+    """Is this the code of a method that ``dataclasses`` or attrs has generated, and that only stores its arguments?"""
     return code.co_qualname.startswith("__create_fn__") or code.co_filename.startswith("<attrs generated")
 
 
@@ -162,7 +160,7 @@ MODES: Mapping[type[ast.AST], str] = {ast.Interactive: "single", ast.Expression:
 
 
 def is_module(code: CodeType) -> bool:
-    """Is the code that of a module, or of a statement in a notebook cell?"""
+    """Is this the code of a module, or of a statement in a notebook cell?"""
     return code.co_name == "<module>" or code.co_name.startswith("<cell line:")
 
 

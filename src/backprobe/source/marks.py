@@ -41,7 +41,7 @@ class Does(Enum):
     RETURN = auto()
     RAISE = auto()
     OPEN = auto()  # a comprehension without a frame of its own starts to use a variable
-    CLOSE = auto()  # such a comprehension has ended: the name has its old value again
+    CLOSE = auto()  # a comprehension without a frame of its own has ended: the name has its old value again
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,5 +1,5 @@
-"""Bridging is an experiment on a line that may cut the graph. Its result keeps its numbers, and gets the history of its
-inputs.
+"""Bridging is an experiment on a line that may cut the graph: its result gets the history of the line's inputs, and
+keeps its numbers.
 
 If a gradient then arrives at the inputs, the line had cut the graph. A value may also be moved: the program continues
 with other numbers, and all values change that depend on the moved value.

@@ -247,8 +247,8 @@ class Naming:
         return value
 
     def unnamed(self, root: ScopeId, found: Sequence[tuple[str, int, int]]) -> None:
-        """Give names to values that the program read without a name. ``found`` has for each its name, the number of its
-        capture, and the number of values before it.
+        """Give names to values that the program read without a name. For each value, ``found`` has the name, the number
+        of its capture, and the number of values before it.
         """
         held = [value for value in self.made if value.number is not None]
         for name, number, before in found:

@@ -156,7 +156,8 @@ def carry(names: ScopeNames, local: str, is_container: bool, site: Site) -> None
 
 
 def fill(names: ScopeNames, site: Site) -> list[str]:
-    """Read a statement that binds nothing. It may have put a value that it mentions into a container that it mentions.
+    """Record a statement that binds nothing. It may have put a value that it mentions into a container that it
+    mentions.
 
     Returns the names of containers that have become too large to be followed.
     """

@@ -75,7 +75,7 @@ class ReplacedNames:
             self.trace.record(was_recording)
 
     def went_on(self, full: str, value: Any) -> None:
-        """Called when the program has continued. The value is now bound to this full name."""
+        """Called after the program has continued with an exchanged value, which is now bound to this full name."""
         self.replacing.went_on(full, self.trace.codes.leaves_or_itself(value))
 
     def parameter(self, path: str, tensor: Any) -> tuple[Any, Marks]:

@@ -51,7 +51,7 @@ class Schema:
     """The numbers of the differentiated values."""
 
     output_entries: tuple[int, ...]
-    """The positions of the entries of these values."""
+    """The positions of the entries of the differentiated values."""
 
     templates: tuple[Template, ...]
     names: EntryNames

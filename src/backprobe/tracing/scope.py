@@ -460,7 +460,8 @@ def _ends_with(function: Any) -> str:
 
 
 def _origin(function: Any) -> str:
-    # Return the library and the name of a function. For other callables, those of the type, without reading the object.
+    # Return the library and the name of a function. For other callables, return those of the type, because reading the
+    # object might run code.
     if not isinstance(function, BuiltinFunctionType | FunctionType):
         return f"{type(function).__module__.split('.')[0]}.{type(function).__name__}{_ends_with(function)}"
     owner = getattr(function, "__self__", None)  # the object of a method, or the module of a builtin

@@ -13,7 +13,7 @@ from backprobe.source.sites import Site
 
 NO_SITE = Site("", 0, "")
 RETURNED = Site("return", 0, "")
-"""Used as the site of the probed model's results. It is not a statement, because none is known for them."""
+"""Used as the site of the results of a probed model, for which no statement is known."""
 
 OF_FORWARD = "forward()"
 """The local under which the return value of a module's forward is named, if a hook has changed what the caller gets."""

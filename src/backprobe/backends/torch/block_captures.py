@@ -115,7 +115,7 @@ class BlockCaptures(BlockOutcomes):
         return made
 
     def _of_frozen(self, tensor: Tensor, version: int, alias: Tensor) -> Capture:
-        # The capture of a tensor that requires no gradient.
+        # Return the capture of a tensor that requires no gradient.
         capture = Capture(tensor, version, alias, self.passing.begun)
         self._note_without_history(capture)
         return capture
@@ -123,7 +123,7 @@ class BlockCaptures(BlockOutcomes):
     def _of_leaves(
         self, tensors: Sequence[Tensor], versions: Sequence[int], aliases: Sequence[Tensor]
     ) -> list[Capture]:
-        # The captures of leaves, which get a hook now.
+        # Return the captures of leaves, which get a hook now.
         numbers = range(self.count + 1, self.count + 1 + len(tensors))
         self.count += len(tensors)
         leaves = [*map(ListenedLeaf, numbers, versions)]

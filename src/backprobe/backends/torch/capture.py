@@ -126,7 +126,7 @@ class ListenedLeaf:
 
     def __init__(self, number: int, version: int) -> None:
         self.number = number  # the number under which gradients for its newest version arrive
-        self.first = number  # the number at which it got the hook
+        self.first = number  # its number when it got the hook
         self.version = version  # the newest known version
 
     def write(self) -> None:

@@ -64,7 +64,7 @@ def _merged_outside(row: Kept, plain: Tensor, numbers: Tensor) -> Tensor | None:
         torch.ops.backprobe.merge_kept(*row, _quick(plain), plain)
         return None
     copy: Tensor = torch.ops.backprobe.merge_and_copy(*row, _quick(plain), plain, numbers.detach())
-    return None if numbers.requires_grad else copy  # with a history it is outside of graphs: nothing drops it
+    return None if numbers.requires_grad else copy  # outside of compiled graphs if it has a history
 
 
 def _merged_there(row: Tensor, new: Tensor) -> Tensor:

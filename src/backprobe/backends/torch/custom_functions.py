@@ -1,5 +1,5 @@
-"""Custom functions with a backward in Python: the places where it returned None or zeros, and the functions that it
-calls unrecorded.
+"""Custom functions with a backward in Python: the places at which this backward returned None or zeros, and the
+functions that it calls, whose operations are not recorded.
 """
 
 from __future__ import annotations

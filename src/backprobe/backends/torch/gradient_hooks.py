@@ -74,10 +74,11 @@ class Arrivals:
 
 
 def put_hook(leaf: Tensor, hook: Callable[[Tensor], Any]) -> tuple[dict[int, Any], int]:
-    """``leaf.register_hook(hook)`` without the handle: the dictionary that now holds the hook, and the key.
+    """Do the same as ``leaf.register_hook(hook)``, without creating a handle. Returns the dictionary that holds the
+    hook, and the key.
 
     Creating a handle takes three times as long as the rest, and a step needs one for each parameter. Tensors of other
-    types may define ``register_hook`` themselves, so it is called for them.
+    types may define ``register_hook`` themselves, so their own method is called.
     """
     if type(leaf) not in ORDINARY:
         handle = leaf.register_hook(hook)  # type: ignore[no-untyped-call]  # it has no type
@@ -92,7 +93,8 @@ def put_hook(leaf: Tensor, hook: Callable[[Tensor], Any]) -> tuple[dict[int, Any
 
 
 def put_hooks(leaves: Sequence[Tensor], hooks: Iterable[Callable[[Tensor], Any]]) -> tuple[list[dict[int, Any]], int]:
-    """``put_hook`` for several ordinary tensors. Returns the dictionaries, and the key in the first of them.
+    """Put hooks on several ordinary tensors, as ``put_hook`` does. Returns the dictionaries, and the key in the first
+    of them.
 
     The keys in the following dictionaries are each greater by one.
     """
@@ -111,7 +113,7 @@ MOST_CARRIERS = 64
 """The most outputs of one node that have carriers."""
 
 CARRIERS: list[dict[int, Tensor]] = []
-"""Unused tensors through which a hook is put at an edge, by the number of the output at which they are."""
+"""Tensors that only serve to pass a hook to a node. The key is the number of the output of the node."""
 
 
 class EdgeHooks:
@@ -146,7 +148,8 @@ class EdgeHooks:
         return True
 
     def taken_off(self, late: Collection[int]) -> list[tuple[Node, int, int]]:
-        """Remove the hooks of tensors that now have others. Returns the node, output and number of each.
+        """Remove our hooks from tensors on which the user has put hooks since. Returns the node, output and number of
+        each.
 
         ``late`` are the numbers of those that were removed before.
         """

@@ -354,7 +354,7 @@ def call_with(module: Module, forward: Callable[..., Any], /, *args: Any, **kwar
 # Modules that cannot be recorded correctly, and are therefore refused.
 
 Refusal = tuple[str, str, str]
-"""The headline, the reason, and the code to write instead."""
+"""The texts of a refusal: the headline, the reason, and the code to write instead."""
 
 COMPILED: Refusal = (
     "a compiled model or function cannot be probed",

@@ -145,7 +145,7 @@ class Updates:
             for leaf in written:
                 before, now = leaf.look, grad_of(leaf.tensor)
                 leaf.version, leaf.look, leaf.is_written = version(leaf.tensor), self.judged.add(leaf.tensor), True
-                gradient = leaf.gradient if at is None or now is None else self.judged.add(now)  # perhaps clipped now
+                gradient = leaf.gradient if at is None or now is None else self.judged.add(now)  # it may be clipped
                 found.append((id(leaf.tensor), before, gradient, leaf.look))
         self.statements.append(WritingStatement(at, _optimizers(frames, tensors), self.newest, found))
 

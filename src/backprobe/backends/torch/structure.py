@@ -196,7 +196,7 @@ def _made(paths: Sequence[str], order: Sequence[int], held: Sequence[tuple[int, 
 
 
 def named(ask: Callable[..., Iterable[tuple[str, T]]], **options: Any) -> list[tuple[str, T]]:
-    """Return the named modules or parameters, with duplicates. A model's own method may not support
+    """Return the named modules or parameters of a model, with duplicates if the model's own method supports
     ``remove_duplicate``.
     """
     try:
