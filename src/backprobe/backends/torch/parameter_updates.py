@@ -115,7 +115,7 @@ class Updates:
                 self.has_kept = True
 
     def look(self, at: Place | None, exposed: Iterable[Capture] = ()) -> None:
-        """Record the leaves that were written to, by the statement at this line, if known.
+        """Record the leaves that were written to. ``at`` is the line of the writing statement; None if it is unknown.
 
         The statement may have written to ``exposed`` captures without changing their version.
         """

@@ -61,7 +61,7 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
     """Implements ``Tape`` for PyTorch."""
 
     refused: Sequence[models.Refusal] = models.WRAPPERS  # modules that cannot be called in a program
-    before_late: Callable[[], object] = staticmethod(tuple)  # see ``Late``
+    before_late: Callable[[], object] = staticmethod(tuple)  # called before a capture gets a history late
 
     def __init__(self, options: Options) -> None:
         self.options = options

@@ -110,8 +110,8 @@ def _in_containers(ran: Iterable[Module], stray: Collection[int]) -> Iterator[Fo
 
 
 def _tensors(ran: Iterable[Module], stray: Collection[int], owners: Collection[int]) -> Iterator[Found]:
-    # Yield plain tensors that got a gradient, and tensors that were computed once from a tensor that belongs to no
-    # model.
+    # Yield the attributes that hold a plain leaf, or a tensor that was computed only once. In the second case, the
+    # tensor to report is a leaf from which it was computed and that belongs to no model.
     for module in ran:
         for attribute, value in [*vars(module).items(), *module._buffers.items()]:
             if not isinstance(value, Tensor) or not value.requires_grad or not _is_kept(module, attribute):
