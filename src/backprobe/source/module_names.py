@@ -33,7 +33,7 @@ def _is_suspended(node: ast.AST) -> bool:
 class ModuleNames:
     """The names that code reads before assigning them, and those that it assigns, in the order of evaluation.
 
-    With ``inside``, they include names in inner statements, and names that functions read later.
+    With ``inside``, they include names in inner statements, and names that are read after their assignment.
     """
 
     def __init__(self, statements: Iterable[ast.stmt], *, inside: bool = True) -> None:

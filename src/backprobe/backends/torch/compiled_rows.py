@@ -34,7 +34,7 @@ NARROW = frozenset({torch.float32, torch.float16, torch.bfloat16})
 LEAST = 1e-33
 """Mean squares below this may be wrong in the fifth digit in float32, whose smallest normal number is 1.2e-38."""
 ABREAST, TOGETHER = 4, 4096
-"""The number of parts into which numbers are split, and the number of results that are summed in float32.
+"""The number of parts into which a tensor is split, and the largest count of numbers that are summed in float32.
 
 The parts are combined pairwise before they are summed, because in one long sum each addition waits for the one before.
 """
