@@ -171,7 +171,7 @@ class BridgedRun:
         return carried
 
     def _follow(self, one: RunningStatement, value: Any, is_target: bool) -> None:
-        # Does a bridged history continue through this statement, or does it end here?
+        # Record whether a bridged history continues through this statement or ends here.
         seen = (each for held in one.seen for each in self._of(held))
         if not is_target and all(id(each) not in self.carrying for each in seen):
             return
