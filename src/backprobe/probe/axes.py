@@ -22,7 +22,7 @@ AXIS = Option(
 
 
 def axes_of(axis: Any) -> tuple[int, ...]:
-    """The axes that an option names.
+    """Return the axes that an option names.
 
     >>> axes_of(None), axes_of(-1), axes_of([0, 1])
     ((), (-1,), (0, 1))
@@ -33,8 +33,7 @@ def axes_of(axis: Any) -> tuple[int, ...]:
 
 
 def from_the_first(axes: Sequence[int], shape: tuple[int, ...], name: str, asked: Any, why: str) -> list[int]:
-    """The axes counted from the first, for a value of this name and shape. Raises BadOption if the value lacks one of
-    them.
+    """Return these axes of a value, counted from its first axis. Raises BadOption if the value has no such axis.
 
     >>> from_the_first([-1], (2, 3), "u", -1, "")
     [1]

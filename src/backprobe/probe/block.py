@@ -1,7 +1,7 @@
 """The block form: a probe around code that runs unchanged, including any ``backward()`` that it calls itself.
 
-In PyTorch the program runs backward itself, and the block only observes. In TensorFlow the probe's own tape is open
-during the block, and differentiates one of its variables when the block ends.
+In PyTorch the program runs backward itself, and the block only observes. In TensorFlow the probe opens a tape for the
+block, and differentiates one of the block's variables when the block ends.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ from backprobe.tracing.schema import Schema
 from backprobe.tracing.transcribe import FinishedRun, over
 
 OPEN: dict[int, int] = {}
-"""The threads in which blocks record now, by the identity of the block."""
+"""The threads in which blocks are recording now. The key is the identity of the block."""
 
 
 class BlockRun(Form):
-    """One block, from its first line to its last."""
+    """Records one block, from its first line to its last."""
 
     tape: BlockTape
     schema: Schema
     has_own_options = False  # True for a notebook cell or command, whose options are their own
-    takes_partials = False  # can partials be taken: is each differentiating call announced before it runs?
+    takes_partials = False  # can partials be computed? It needs a notice before each differentiating call
 
     def __init__(self, probe: Request, backend: Backend, frame: FrameType) -> None:
         self.frame: FrameType | None = frame
@@ -77,17 +77,18 @@ class BlockRun(Form):
         return self.backend.blocks or refuse(self.backend, "blocks", self.spelled(), self._derivatives())
 
     def _derivatives(self) -> list[DerivativeCall]:
-        # The calls inside the block that differentiate, if its source can be read.
+        # Return the calls inside the block that differentiate. The list is empty if the source of the block cannot be
+        # read.
         frame = self.frame
         found = None if frame is None else block_at(frame.f_code.co_filename, frame.f_lineno)
         return [] if found is None else derivative_calls([found], self.backend.name, self.backend.derivatives)
 
     def watching(self) -> AbstractContextManager[object]:
-        """A context within which the program reports."""
+        """Return a context within which the program reports."""
         raise NotImplementedError
 
     def enter(self) -> BlockRecording:
-        """Begin the block. If that fails, nothing is left behind."""
+        """Begin the block. If this fails, everything that was installed is removed again."""
         try:
             self.tape.listen(self._began)
             self.installed.enter_context(self.watching())
@@ -115,9 +116,11 @@ class BlockRun(Form):
             for missed in missed_in(self.replacing):
                 self.trace.note(missed.code, **missed.fields)
             try:
-                # If ``outputs`` is not empty, the program has taken gradients itself.
+                # Run backward from the block's result. If ``outputs`` is not empty, the program itself has taken
+                # gradients.
                 if isinstance(self.tape, Differentiator) and not self.outputs:
-                    # a forked child has no threads of the framework, and would wait for them forever
+                    # A forked child process has none of the framework's threads, and backward would wait for them
+                    # forever.
                     if os.getpid() != self.process:
                         self.tape.give_up(Reason("block_forked"))
                     elif error is None or self.has_taken_gradients(self.tape):
@@ -136,7 +139,8 @@ class BlockRun(Form):
             self._release()
 
     def _rebound(self, error: BaseException, known: str) -> Reason | None:
-        # The reason of an error whose note says that a name was bound to something new.
+        # Return the reason for an error caused by a name that was bound to something new. ``known`` are the notes on
+        # the error.
         if not known:
             return None
         from backprobe.explain.rebound import rebound_reason
@@ -148,12 +152,12 @@ class BlockRun(Form):
         return self.caught.what_is_known(self, error)
 
     def has_taken_gradients(self, differentiator: Differentiator) -> bool:
-        """Is it known which values to differentiate, even if the program has raised an error since?"""
+        """Is it known which values to differentiate, although the program has raised an error?"""
         return False
 
     def differentiate(self, differentiator: Differentiator) -> None:
-        """Run backward from the block's result. If that is impossible, this is only noted, because a program that works
-        without a block must also work with one.
+        """Run backward from the block's result. If that is impossible, only a note is added: a program that works
+        without a block must not fail inside one.
         """
         try:
             self.noting(partial(self._run_backward, differentiator))
@@ -179,13 +183,13 @@ class BlockRun(Form):
         differentiator.differentiate(Ran(None, roots, captures))
 
     def _of_program(self, differentiator: Differentiator, tensors: Sequence[Any]) -> list[Root]:
-        # The passes that the program ran itself, if they began at exactly these tensors. If there are more tensors,
-        # such as those of all steps around ``model.fit``, they are differentiated together.
+        # Return the passes that the program ran itself, if they began at exactly these tensors. Otherwise return
+        # nothing: all tensors, such as the losses of all steps in ``model.fit``, are then differentiated together.
         own = list(differentiator.own_roots())
         return own if {id(one) for root in own for one in root.targets} == set(map(id, tensors)) else []
 
     def to_differentiate(self, differentiator: Differentiator) -> list[ProbedOutput]:
-        """The outputs to differentiate at the end of the block. Raises BadOutput or NothingToDifferentiate."""
+        """Return the outputs to differentiate at the end of the block. Raises BadOutput or NothingToDifferentiate."""
         assert self.frame is not None
         return outputs_of(self.frame, differentiator, self.probe, self.trace, self.spelled(), self.backend.name)
 
@@ -196,7 +200,7 @@ class BlockRun(Form):
         return self.trace.hold(output.tensor, local, dot + leaf)
 
     def closing(self) -> None:
-        """Called when the program stops reporting; modules that never ran may still get a name."""
+        """Called when the program stops reporting. Modules that never ran may still get names here."""
 
     def _release(self) -> None:
         OPEN.pop(id(self), None)
@@ -212,15 +216,18 @@ class BlockRun(Form):
         self.frame = None
 
     def _began(self, tensors: Sequence[Any], beside: bool = False) -> list[Any]:
-        # The program takes gradients of these tensors: as outputs they have entries, whatever is selected. ``beside``
-        # means that these gradients are not summed into the leaves, unlike those of ``backward()``.
+        # Called when the program takes gradients of these tensors. They become outputs, which have entries even if they
+        # are not selected.
+        #
+        # ``beside`` means that the gradients are returned by a function such as ``grad()``, and not summed into the
+        # leaves.
         numbers = [self.trace.hold(tensor, "grad()" if beside else "backward()", "") for tensor in tensors]
         self.summed |= {} if beside else dict.fromkeys(numbers)
         self.outputs[:] = dict.fromkeys([*self.outputs, *numbers])
         return [*map(self.trace.versions.captures.__getitem__, numbers)]
 
     def _record(self) -> FinishedRun | Record:
-        # The run as far as it was recorded.
+        # Return the run, as far as it was recorded.
         self.trace.repeats.settle()
         self.schema = self.trace.schema(self.outputs)
         with self.tape.quiet():
@@ -231,7 +238,7 @@ class BlockRun(Form):
         return self.judged(over(self.trace, self.backend, self.schema, passes, live=live, code=self.code, keys=keys))
 
     def _progress(self) -> tuple[int, ...]:
-        # A key that changes whenever ``_record`` would give something else.
+        # Return a key that changes whenever the result of ``_record`` changes.
         return len(self.trace.events), len(self.outputs), self.tape.progress
 
     def subject(self) -> str:
@@ -250,7 +257,7 @@ class ModelBlock(BlockRun):
     def starts_at(self) -> Any:
         return models_of(self).call(self.probe.target, (), {}).forward
 
-    fit: Collection[str] = ()  # with ``nonfinite``: the parameters that were finite at the beginning
+    fit: Collection[str] = ()  # with ``nonfinite``: parameters that were finite when the block began
 
     def watching(self) -> AbstractContextManager[object]:
         self.modules, self.unfit = (
@@ -260,7 +267,7 @@ class ModelBlock(BlockRun):
         self.code = self.modules.code
         models, target = models_of(self), self.probe.target
         self.call = models.call(target, (), {})
-        # A separate call object, because facts about the modules may change later.
+        # Use a new call object for this check, because facts about the modules may change later.
         if self.replacing is not None:
             refuse_unknown_paths(self.replacing, models.call(target, (), {}), models, target, in_block=True)
         observer, tape = self.modules.observer(), self.tape
@@ -271,7 +278,7 @@ class ModelBlock(BlockRun):
 
     @contextmanager
     def _looked_at_first(self, observing: AbstractContextManager[object]) -> Iterator[None]:
-        # Observe the modules, and also check the parameters for NaN and Inf at the beginning of the block.
+        # Observe the modules. When the block begins, also check the parameters for NaN and Inf.
         with observing:
             held = unfit({name: tensor for name, (tensor, _) in self.versions.items()}, self.backend.arrays)
             self.fit = self.versions.keys() - held.keys()
@@ -294,7 +301,7 @@ class ModelBlock(BlockRun):
 
 
 class PlainBlock(BlockRun):
-    """A block without a model: its variables, and the locals of the functions it calls."""
+    """Records a block without a model: the block's variables, and the locals of the functions that it calls."""
 
     looked_into = None
     takes_partials = True
@@ -321,12 +328,12 @@ class PlainBlock(BlockRun):
             observer.stop()
 
     def read(self) -> dict[str, Any]:
-        """The names that the block may read and that hold tensors now."""
+        """Return the variables that the block may read and that hold tensors now."""
         assert self.frame is not None
         return tensors_read(self.frame, self.tape)
 
     def begin(self, observer: FrameObserver, frame: FrameType, read: dict[str, Any]) -> None:
-        """Begin the block at a frame; ``read`` are the existing values that it may read."""
+        """Begin the block at this frame. ``read`` are the existing values that the block may read."""
         observer.start(frame, read)
 
     def _refuse_operations(self) -> None:
@@ -343,7 +350,7 @@ class PlainBlock(BlockRun):
 
 
 def tensors_read(frame: FrameType, tape: Tensors) -> dict[str, Any]:
-    """The names that a frame's code reads and that hold tensors now, with their values."""
+    """Return the names that a frame's code reads and that hold tensors now, with their values."""
     held = {name: name_in(frame, name) for name in names_loaded(frame.f_code)}
     return {name: value for name, value in held.items() if any(tape.is_tensor(leaf) for leaf in _leaves(value))}
 

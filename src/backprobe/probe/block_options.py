@@ -8,8 +8,8 @@ from backprobe.record.brief import kind
 
 
 def refuse_options_of_block(probe: Request, is_run_backward: bool, takes_partials: bool = False) -> None:
-    """Raise BadOption for options about how to run the program. A block's code, in PyTorch including backward, runs as
-    written.
+    """Raise BadOption for options that say how to run the program. The code of a block runs as written, in PyTorch
+    including backward.
     """
     options = probe.options
     target = "" if probe.target is None else typed_as(probe.target) + ", "

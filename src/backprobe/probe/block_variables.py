@@ -29,11 +29,11 @@ EAGERLY = "model.compile(..., run_eagerly=True) before fit: then its layers and 
 
 
 class Variables(dict[str, Any]):
-    """The variables that exist after a block. They take the place of a return value."""
+    """The variables that exist after a block. The probe uses them as a function's return value."""
 
 
 def computed_in(frame: FrameType, tape: Tensors, differentiator: Differentiator) -> Variables:
-    """The variables with floating tensors that the block computed, in the order of their computation."""
+    """Return the variables that hold floating-point tensors computed in the block, in the order of computation."""
     variables = frame.f_locals
     made = {
         name: differentiator.made(value)
@@ -46,8 +46,8 @@ def computed_in(frame: FrameType, tape: Tensors, differentiator: Differentiator)
 def outputs_of(
     frame: FrameType, differentiator: Differentiator, probe: Request, trace: Trace, asked: str, framework: str
 ) -> list[ProbedOutput]:
-    """The outputs of a block: the value that ``of`` names. Without ``of``, the values whose gradients the program
-    requested last, or else the variable that was computed last.
+    """Return the outputs of a block: the value that ``of`` names. Without ``of``, these are the values whose gradients
+    the program requested last, or else the variable that was computed last.
 
     If no variable qualifies, as around ``model.fit``, all values whose gradients the program requested are
     differentiated together. Raises BadOutput or NothingToDifferentiate.
@@ -87,7 +87,9 @@ def _output_of(
 
 
 def why_not(error: Exception, probe: Request, tape: BlockTape) -> Reason | None:
-    """Why a block was not differentiated; None for an error about the probe's own arguments, which is raised."""
+    """Return the reason why a block was not differentiated. None for an error about the probe's own arguments, which is
+    raised instead.
+    """
     if not isinstance(error, BackprobeError):
         said = said_by(error).strip("'\"")
         known = [note.removeprefix("backprobe: ") for note in getattr(error, "__notes__", ())[1:]]

@@ -30,8 +30,8 @@ class Enough(SystemExit):
 
 @dataclass(eq=False)
 class RunningStatement:
-    """A statement that is running: the values that it has read so far, and the sources that called functions have
-    passed to it.
+    """A statement that is running. It has the values that it has read so far, and the sources of values that called
+    functions have returned to it.
     """
 
     number: int
@@ -43,7 +43,7 @@ class RunningStatement:
 
 @dataclass
 class Arrival:
-    """The gradient that arrived at one tensor which the program differentiates."""
+    """A tensor that the program differentiates, and whether a gradient arrived at it."""
 
     tensor: Any
     arrived: bool = False
@@ -73,7 +73,7 @@ class BridgingPlan:
 
 
 Stop = Callable[[list[float | None]], bool]
-"""Decides from the losses of the backward passes so far whether the run is over."""
+"""Decides whether the run is over, from the losses of the backward passes so far."""
 
 
 class BridgedRun:
@@ -94,11 +94,11 @@ class BridgedRun:
         self.hooks: dict[str, Any] = {BEGIN: self.begin, SEEN: self.seen, MADE: self.made}
         self.thread: int | None = get_ident()  # None after the run
         self.running: list[RunningStatement] = []
-        # sources that tensors made from a value should get, by the value's id: the value, the sources, and were
-        # gradients switched off?
+        # By the id of a value: the value, the sources that tensors computed from it should get, and whether gradients
+        # were switched off.
         self.waiting: dict[int, tuple[Any, list[Any], bool]] = {}
-        # The same for small numbers. The key is a code object and the name of a variable, because equal small numbers
-        # may be one object, and have the same id.
+        # As ``waiting``, but for small numbers. The key is a code object and the name of a variable instead of an id,
+        # because equal small numbers may be the same object.
         self.named: dict[tuple[Any, str], tuple[Any, list[Any]]] = {}
         self.losses: list[float | None] = []
         self.arrivals: dict[int, Arrival] = {}
@@ -133,8 +133,8 @@ class BridgedRun:
     def seen(self, value: Any, name: str = "", is_within: bool = False) -> Any:
         """Called when the running statement reads a value. Returns the value to use.
 
-        ``is_within``: the value is the result of a call inside the statement, or the owner of an attribute, like ``w``
-        in ``w.data``.
+        ``is_within`` says that the value is the result of a call inside the statement, or the owner of an attribute,
+        such as ``w`` in ``w.data``.
         """
         if not self.running or get_ident() != self.thread:
             return value
@@ -153,10 +153,10 @@ class BridgedRun:
         return value
 
     def made(self, one: RunningStatement, value: Any, *owners: Any) -> Any:
-        """Called when a statement has made a value. Returns the value to use."""
+        """Called when a statement has computed a value. Returns the value to use instead."""
         if one not in self.running:
-            return value  # it belongs to another thread, or to a generator that was resumed
-        # statements that raised are still on the stack, if the program caught the error
+            return value  # the statement runs in another thread, or in a resumed generator
+        # Statements that raised an error are still in the list if the program caught the error.
         while self.running.pop() is not one:
             pass
         is_target = one.number in self.plan.targets
@@ -219,8 +219,8 @@ class BridgedRun:
         return own
 
     def _of(self, value: Any) -> list[Any]:
-        # The differentiable sources in a value that a statement reads. For a method these are the sources in its
-        # object. A module has none.
+        # Return the differentiable sources in a value that a statement reads. If the value is a method, return those in
+        # its object. A module has none.
         owner = getattr(value, "__self__", None) if callable(value) else None
         if isinstance(value, ModuleType | type) or isinstance(owner, ModuleType | type):
             return []
@@ -296,7 +296,7 @@ class BridgedRun:
         return value
 
     def _note_caller(self, frame: FrameType) -> None:
-        # The statement through which the program reaches a target whose function a library calls.
+        # Store the statement through which the program reaches a target whose function a library calls.
         around = [package(each.f_code.co_filename) for each in callers(frame.f_back)]
         if self.running and around and around[0] is not None:
             self.callers.add(self.running[-1].number)

@@ -29,21 +29,23 @@ class CaughtErrors:
         """Called when an error of backward passes through a frame of the program."""
         key = _key(raised(error, ""))
         if key in self.known:
-            return  # reported before, by the frame it came from or in another iteration of the loop
+            return  # already reported, by an inner frame or in another iteration
         known = explained(run, error)
         self.known[key] = raised(error, (known or "").removeprefix("backprobe: "))
         if known or type(error) is RuntimeError:
             self.graph_errors.add(key)
 
     def what_is_known(self, run: FailingRun, error: BaseException) -> str | None:
-        """The note on an error that ends the block. If it came from backward, its note was made when it was raised."""
+        """Return the note on an error that ends the block. If backward raised the error, the note was made at that
+        time.
+        """
         seen = self.known.pop(_key(raised(error, "")), None)
         if seen is None:
             return explained(run, error)
         return f"backprobe: {seen.fields['known']}" if seen.fields["known"] else None
 
     def notes(self, cut_short: Sequence[Source | None], ending: BaseException | None) -> Iterator[Reason]:
-        """Notes on errors that the program caught, and on calls of backward() that did not finish.
+        """Yield notes on errors that the program caught, and on calls of backward() that did not finish.
 
         ``ending`` is the error that ends the block, if any: the last unfinished call may have raised it.
         """

@@ -66,10 +66,10 @@ def probe_cell(
 
 
 class CellRun(OfCell, TargetRun):
-    """One run of a rewritten notebook cell."""
+    """Runs a rewritten notebook cell once."""
 
     def inner_names(self) -> tuple[str, ...]:
-        """Empty: the output is one of the cell's variables, never an inner value."""
+        """Return nothing, because the output of a cell is one of its variables, and never a value inside a function."""
         return ()
 
     def forward(self, inputs: Mapping[str, Any]) -> Any:
@@ -88,16 +88,16 @@ class CellRun(OfCell, TargetRun):
             scope.exit()
 
     def _tensors_read(self) -> dict[str, Any]:
-        # The cell's names that hold tensors. A separate function, because a traceback keeps frames and their variables
-        # alive.
+        # Return the variables that the cell reads and that hold tensors. This is a function of its own, because a
+        # traceback keeps frames and their variables alive.
         return tensors_read(self.cell, self.tape)
 
     def returned(self, result: Any) -> Any:
-        """The value of the last expression, which already has its name."""
+        """Return the value of the last expression unchanged, because it already has a name."""
         return result
 
     def hold(self, output: ProbedOutput) -> int:
-        """Hold the output under the requested name, even if that is not selected."""
+        """Hold the output under the requested name, even if this name is not selected."""
         name = self.output_name
         if name is None:
             return super().hold(output)

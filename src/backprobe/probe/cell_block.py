@@ -1,4 +1,6 @@
-"""A notebook cell under a block: it runs unchanged, and takes gradients itself or has them taken at its end."""
+"""A notebook cell under a block: the cell runs unchanged. If it takes no gradient itself, its output is differentiated
+at the end.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ from backprobe.tracing.frame_observer import RAISING, FrameObserver, ObservedFra
 
 
 def record_cell(probe: Request, backend: Backend) -> Recording:
-    """Run a cell once. If it takes no gradient itself, its output is differentiated."""
+    """Run a cell once. If the cell takes no gradient itself, its output is differentiated."""
     running = _Running(probe, backend)
     try:
         return running.record()
@@ -34,11 +36,11 @@ def record_cell(probe: Request, backend: Backend) -> Recording:
 
 
 class _Running:
-    # One run of a cell: the block begins when the cell's code begins.
+    # Runs a cell once. The block begins when the first line of the cell's code runs.
     def __init__(self, probe: Request, backend: Backend) -> None:
         self.probe, self.backend = probe, backend
         self.block: CellBlock | None = None
-        self.before: Any = None  # the thread's trace function before
+        self.before: Any = None  # the thread's earlier trace function
         self.code: CodeType | None = None
         self.site: Site | None = None
 
@@ -99,7 +101,7 @@ class CellFrame(ObservedFrame):
         return True
 
     def _leave(self) -> None:
-        """The block is left at the end of the cell instead, so nothing is done here."""
+        """Do nothing, because the block is left only at the end of the cell."""
 
 
 class CellObserver(FrameObserver):
@@ -145,7 +147,7 @@ class CellBlock(OfCell, PlainBlock):
             self.noting(self._run_backward_at_end)
 
     def _run_backward_at_end(self) -> None:
-        # If the cell took no gradient itself, its output is differentiated here.
+        # Differentiate the output of the cell if the cell took no gradient itself.
         assert isinstance(self.tape, AtEnd)
         self.doing = "choosing the output of"
         output = self.output(self.result, self.probe.asked[0])
@@ -156,14 +158,16 @@ class CellBlock(OfCell, PlainBlock):
         self.tape.run_backward(Root(self.trace.versions.tensors[number], output.cotangent), captures)
 
     def _hold_output(self, output: ProbedOutput) -> int:
-        # Hold the output under the requested name, even if that is not selected.
+        # Hold the output under the requested name, even if this name is not selected.
         name = self.output_name
         if name is None:
             return self.trace.hold_output(output.tensor, output.path, "return")
         return self.trace.hold_output(output.tensor, output.path, name, self.bound[name])
 
     def answer(self) -> Recording:
-        """The recording; if the cell took gradients of several outputs, that of the requested one."""
+        """The recording. If the cell took gradients of several outputs, this is the recording of the requested
+        output.
+        """
         made = Recording(self.recording.record, self.result)
         asked = self.probe.of
         return made.of(asked) if isinstance(asked, str) and asked in made.output_keys else made

@@ -14,11 +14,13 @@ from backprobe.source.sites import Site
 
 
 class OfCell(Form):
-    """The form of a cell: its output is one of its variables, or its last expression."""
+    """The part that both forms of a cell share. The output of a cell is one of its variables, or its last
+    expression.
+    """
 
     has_run = False
     output_name: str | None = None
-    bound: Mapping[str, Site] = {}  # the last place where this run bound each variable, in order of binding
+    bound: Mapping[str, Site] = {}  # by variable: the site that bound it last, in order of binding
 
     def subject(self) -> str:
         return self.cell.__name__
@@ -62,7 +64,8 @@ class OfCell(Form):
             raise
 
     def _chosen(self, result: Any) -> tuple[str | None, Any]:
-        # The output and its name: the requested variable, else the last expression, else the last assigned variable.
+        # Return the output and its name: the requested variable, or else the last expression, or else the last assigned
+        # variable.
         if isinstance(self.probe.of, str):
             return self.probe.of, self._asked_for(self.probe.of)
         if self._is_floating(result):
@@ -80,8 +83,8 @@ class OfCell(Form):
         )
 
     def _floating_names(self) -> list[str]:
-        # The variables that this run has bound to floating tensors. A variable with an older value is not an output of
-        # the cell.
+        # Return the variables that this run has bound to floating-point tensors. A variable with an older value is not
+        # an output of the cell.
         return [name for name in self.bound if self._is_floating(self.cell.value(name))]
 
     def _asked_for(self, name: str) -> Any:
@@ -89,7 +92,7 @@ class OfCell(Form):
         if self._is_floating(value):
             if name in self.bound:
                 return value
-            value = ABSENT  # its value comes from another cell, or from an earlier run of this one
+            value = ABSENT  # bound by another cell, or in an earlier run of this one
         others = self._floating_names()
         dtype = self.tape.describe(value).dtype if self.tape.is_tensor(value) else ""
         raise BadOutput(

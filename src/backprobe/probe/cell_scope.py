@@ -15,16 +15,16 @@ from backprobe.tracing.scope import Recorder, Scope
 
 
 class CellScope(Scope, ModuleListener):
-    """The scope of a notebook cell, which runs at module level: its names are the notebook's global variables.
+    """The scope of a notebook cell. A cell runs at module level, so its names are the notebook's global variables.
 
-    The cell keeps its temporaries here too, as attributes whose names begin with ``@``.
+    Temporary values of the cell are also stored here, as attributes whose names begin with ``@``.
     """
 
     def __init__(self, cell: Cell, unread: dict[str, Any], recorder: Recorder, kind: ScopeKind) -> None:
         super().__init__(recorder, kind)
         self.cell, self.unread = cell, unread
         self.result: Any = None
-        # for each variable, the last place where this run bound it, in order of binding
+        # For each variable, the site that bound it last in this run. The variables are in the order of binding.
         self.bound: dict[str, Site] = {}
 
     def bind(self, at: int, value: Any) -> Any:
@@ -37,7 +37,7 @@ class CellScope(Scope, ModuleListener):
         return super().name(at, value, own)
 
     def _bind_here(self, at: int) -> None:
-        # A site binds a variable unless it is an element, an attribute or an operation without a name.
+        # Store the site if it binds a variable, and not an element, an attribute or an operation without a name.
         local = self.sites[at].local
         if local.isidentifier():
             self.bound.pop(local, None)
@@ -49,14 +49,16 @@ class CellScope(Scope, ModuleListener):
         super().forget(*names)
 
     def call(self, function: Any, flagged: bool = False, at: int = NO_CALL, /) -> Any:
-        """``locals`` and similar functions need no special treatment: they see the real namespace, without names of
-        ours.
+        """Treat ``locals`` and similar functions like any others, because they see the real namespace, in which no name
+        belongs to backprobe.
         """
         looks = any(function is known for known in frame_builtins.LOOKS_AT_FRAME)
         return function if looks else super().call(function, flagged)
 
     def reads(self, *names: str) -> None:
-        """The cell is about to read these names: those that it has not bound itself are its inputs."""
+        """Called before the cell reads these names. A name that the cell has not bound itself is an input of
+        the cell.
+        """
         for name in names:
             if name in self.unread and self.unread[name] is self.cell.value(name):
                 self.read(name, self.unread.pop(name))
@@ -66,7 +68,9 @@ class CellScope(Scope, ModuleListener):
         self.result = (super().bind if holds_tensor(value, self.recorder.tape) else self.done)(at, value)
 
     def exit(self, *error: object) -> None:
-        """Drop all values. Objects that outlive the cell, such as generators, may still report here."""
+        """Release all values. Objects that exist longer than the cell, such as generators, may still report to this
+        scope.
+        """
         for name in [name for name in vars(self) if name.startswith("@")]:
             delattr(self, name)
         self.result = None
@@ -75,7 +79,7 @@ class CellScope(Scope, ModuleListener):
 
 
 def tensors_read(cell: Cell, tape: Tensors) -> dict[str, Any]:
-    """The names that a cell reads and that hold tensors, with their values."""
+    """Return the names that a cell reads and that hold tensors, with their values."""
     held = {name: cell.value(name) for name in cell.names.read}
     return {name: value for name, value in held.items() if holds_tensor(value, tape)}
 

@@ -1,4 +1,4 @@
-"""Handles runs whose output depends on nothing differentiated. The recording up to that point can still be
+"""Handles runs whose output depends on no differentiated value. Their recording has no gradients, but can still be
 explained.
 """
 
@@ -18,7 +18,7 @@ NO_PATH = Reason("no_path")
 
 
 def disconnected(record: Record | None) -> Record | None:
-    """The record of a run whose output depends on nothing differentiated. In it, values with a history have the status
+    """Return the record of a run whose output depends on no differentiated value. Values with a history get the status
     not_connected. None if no value has a history.
     """
     if record is None or not any(one.status is GradStatus.BACKWARD_NOT_RUN for one in record.entries):
@@ -31,7 +31,7 @@ def disconnected(record: Record | None) -> Record | None:
 
 
 def recorded(run: TargetRun, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Recording:
-    """The recording of a run, even if its output depends on nothing differentiated.
+    """Return the recording of a run, even if the run's output depends on no differentiated value.
 
     Raises NothingToDifferentiate if no recorded value has a history.
     """

@@ -30,7 +30,7 @@ DIFFERENTIATING = ("grad", "backward")
 
 
 class FailingRun(Protocol):
-    """A run of a program that raised an error."""
+    """The attributes of a run that this file needs to explain an error of the program."""
 
     backend: Backend
     trace: Trace
@@ -41,14 +41,14 @@ class FailingRun(Protocol):
 
 
 def explained(run: FailingRun, error: BaseException) -> str | None:
-    """The note about an error of the framework. The program may have raised another error from it.
+    """Return a note about an error of the framework, or about the error that caused it (``raise ... from``).
 
-    There is also a note about an error that arose because a name was bound to something new.
+    If the error arose because a name was bound to something new, the note says so. None if nothing is known.
     """
     said = _explained(run, error)
     cause = error.__cause__
     said = _explained(run, cause) if said is None and cause is not None else said
-    if said is not None or not isinstance(error, Exception):  # a generator may be closed when nothing can be imported
+    if said is not None or not isinstance(error, Exception):  # a generator may be closed when imports no longer work
         return said
     from backprobe.explain.rebound import rebound_note
 
@@ -84,13 +84,13 @@ def _explained(run: FailingRun, error: BaseException) -> str | None:
 
 
 def _in_place(run: FailingRun) -> Collection[str]:
-    # The paths of modules that are configured to write in place, if a model is probed.
+    # Return the paths of the modules that are configured to write in place, if the target is a model.
     models, target = run.backend.models, run.probe.target
     return models.in_place(target) if models is not None and models.is_model(target) else ()
 
 
 def unconnected(run: FailingRun) -> Record | None:
-    """The record of a program whose result does not depend on anything differentiated, with the result as the
+    """Return the record of a program whose result depends on no differentiated value. The result is used as the
     output.
     """
     made = run.trace.read().naming.made
@@ -99,7 +99,9 @@ def unconnected(run: FailingRun) -> Record | None:
 
 
 def explain_unconnected(run: FailingRun, error: BackprobeError) -> Record | None:
-    """Add to an error the lines that disconnect the result from all differentiated values. Returns the record."""
+    """Add to an error the lines that disconnect the result from all differentiated values. Returns the record of the
+    run.
+    """
     from backprobe.explain.graph_errors import cut_note, frozen_note, of_note
 
     record = unconnected(run)
@@ -120,7 +122,7 @@ def _is_returned(run: FailingRun, name: NamedAs) -> bool:
 def so_far(
     run: FailingRun, numbers: Sequence[int] = (), outputs: Sequence[Value] = ()
 ) -> tuple[Record | None, list[int]]:
-    """The record up to now, before backward, and the positions of the entries of all captures."""
+    """Return the record up to now, before backward, and the positions of the entries that belong to the captures."""
     if run.tape.unfinished is None:
         return None, []
     schema = run.trace.schema_so_far(numbers, outputs)
@@ -130,7 +132,9 @@ def so_far(
 
 
 def raised(error: BaseException, known: str) -> Reason:
-    """A reason that describes an error: its message, the program's innermost line, and ``known`` facts about it."""
+    """Return a reason that describes an error: its message, the program's innermost line, and ``known``, the facts
+    about it.
+    """
     fields = {"error": first_line(error), "known": known, "rest": rest_of(error)}
     if not isinstance(error, Exception):
         return Reason("interrupted", fields)
@@ -142,7 +146,7 @@ def raised(error: BaseException, known: str) -> Reason:
 
 
 def _users(step: TracebackType | None) -> TracebackType | None:
-    # The innermost line of the program in an error's traceback.
+    # Return the innermost line of the program in an error's traceback.
     found = None
     while step is not None:
         if package(step.tb_frame.f_code.co_filename) is None:
@@ -178,7 +182,7 @@ def _hold(run: FailingRun, tensor: Any, at: TracebackType | None) -> int:
 
 
 def _began(tree: ast.AST, frame: FrameType) -> tuple[str | None, ast.expr | None]:
-    # The name of the only differentiating call in a line, and the expression that is differentiated.
+    # Return the name of the only differentiating call in a line, and the expression that it differentiates.
     calls = {
         node: name
         for node in ast.walk(tree)
@@ -194,7 +198,8 @@ def _began(tree: ast.AST, frame: FrameType) -> tuple[str | None, ast.expr | None
 
 
 def _differentiates(called: ast.expr, frame: FrameType) -> str:
-    # The name of a called function if it differentiates: a method, or a function that a name in the frame refers to.
+    # Return the name of a called function if it differentiates; otherwise an empty text. It may be a method, or a
+    # function to which a name in the frame refers.
     if isinstance(called, ast.Attribute):
         return called.attr if called.attr in DIFFERENTIATING else ""
     if not isinstance(called, ast.Name):

@@ -1,4 +1,6 @@
-"""The base class of all forms: tape and trace, notes on errors of the program, and patterns without a match."""
+"""The base class of all forms of a probe. It has the tape and the trace, adds notes to errors, and refuses patterns
+without a match.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +31,13 @@ from backprobe.tracing.trace import Trace
 from backprobe.tracing.transcribe import FinishedRun
 
 T = TypeVar("T")
-# Matches texts that may be names from a script's report. The test is cheap, because forms are made in each step.
+# Matches texts that may be names from a script's report. The test must be fast, because a form is created in each step.
 OF_A_SCRIPT = re.compile(r"!?(/|[^\W\d]\w*\.)")
-EVERYTHING = ("**:*", "**:*()")  # every name, and every unnamed operation
+EVERYTHING = ("**:*", "**:*()")  # all names, and all unnamed operations
 
 
 class Form:
-    """One use of a probe. The forms differ in how the program is made to report."""
+    """One run under a probe. Its subclasses, the forms, differ in how they make the program report."""
 
     in_function = True
     doing = "running"
@@ -54,19 +56,19 @@ class Form:
         self.selection = selection(chosen, self.in_function, self.inner_names(), texts_replaced(probe))
         self.tape = self.opened()
         self.replacing = replacing_of(probe, self.tape, backend, in_function=self.in_function)
-        self.unfit: Mapping[str, Nonfinite] = {}  # buffers with NaN or Inf before the program ran
+        self.unfit: Mapping[str, Nonfinite] = {}  # buffers that held NaN or Inf before the program ran
         self.undo: list[Callable[[], None]] = []  # functions that restore the caller's containers
         file = self.file()
         self.trace = Trace(self.tape, self.selection, None if file is None else home(file), replacing=self.replacing)
 
     def pasted(self, chosen: Any) -> Any:
-        """The selection, with names pasted from a script's report converted to names of the model."""
+        """Return the selection. Names that were pasted from a script's report are converted to names of the model."""
         models = self.backend.models
         target = self.probe.target
         return chosen if models is None else as_in_model(chosen, target, models.call(target, (), {}))
 
     def inner_names(self) -> tuple[str, ...]:
-        """Names of values that may be the output although the program does not return them."""
+        """Return the names of values that may be the output although the program does not return them."""
         return tuple([name for one in self.probe.asked for name in names_in(one.of)])
 
     def opened(self) -> Tape:
@@ -74,17 +76,18 @@ class Form:
         return self.backend.tape(self.probe.options)
 
     def starts_at(self) -> Any:
-        """The function that the run starts with."""
+        """Return the function with which the run starts."""
         return self.probe.target
 
     def file(self) -> str | None:
-        """The file that the run starts in. Other code of the same installed package is followed like the user's own."""
+        """Return the file in which the run starts. Other code of the same installed package is followed like the user's
+        own.
+        """
         inner = innermost(self.starts_at())
         return None if inner is None else inner.__code__.co_filename
 
     def add_notes(self, error: BaseException) -> str:
-        """Add notes to an error of the program: the place that the recording had reached, and known facts about the
-        error.
+        """Add notes to an error of the program: how far the recording had come, and known facts about the error.
 
         Returns the note about the cause, if any.
         """
@@ -101,11 +104,11 @@ class Form:
         return "\n".join(said.removeprefix("backprobe: ") for said in known)
 
     def what_is_known(self, error: BaseException) -> str | None:
-        """The note about an error of the framework, if there is one."""
+        """Return the note about an error of the framework; None if nothing is known about the error."""
         return explained(self, error)
 
     def noting(self, step: Callable[[], T]) -> T:
-        """Call ``step``; if the program raises an error there, notes are added to it."""
+        """Call ``step`` and return its result. If the program raises an error there, notes are added to the error."""
         try:
             return step()
         except BackprobeError:
@@ -115,15 +118,15 @@ class Form:
             raise
 
     code = NO_CODE
-    """Code of the program to be read for explanations when a gradient is missing."""
+    """The code of a model, which is read to explain missing gradients."""
 
     def hold_unnamed(self) -> None:
-        """With ``nonfinite``: capture differentiated values without a name, so that they are checked as well."""
+        """With ``nonfinite``, capture differentiated values that have no name, so that they are checked as well."""
         if self.probe.options.nonfinite:
             self.trace.hold_unnamed()
 
     def judged(self, run: FinishedRun) -> FinishedRun | Record:
-        """The finished run; with ``nonfinite=True``, its record with counts of NaN and Inf."""
+        """Return the finished run. With ``nonfinite=True``, return its record with counts of NaN and Inf instead."""
         if not self.probe.options.nonfinite:
             return run
         return run.record(lambda record: replace(judged(record, self.backend.arrays), buffers=self.unfit))
@@ -138,36 +141,37 @@ class Form:
             refuse_unmatched(missed[0].text, self.names(schema), self.subject(), self.spelled, why)
 
     def names(self, schema: Schema) -> list[str]:
-        """The names of the program without counts, selected or not."""
+        """Return the names of the program without counts, including those that were not selected."""
         known = {strip(name) for name in (*schema.names.positions, *schema.seen, *self.known_names())}
-        # in the function form a bare ``u`` is the local ``:u``; in other forms it is a module
+        # in a function, a bare ``u`` means ``:u``; otherwise it is a module
         return [name.removeprefix(":") if self.in_function else name for name in known]
 
     def subject(self) -> str:
-        """The recorded program, as messages call it."""
+        """Return the words by which messages refer to the recorded program."""
         return name_of(self.probe.target)
 
     def spelled(self, pattern: str | None = None) -> str:
-        """The call of this probe as text, selecting by ``pattern`` if given."""
+        """Return the call of this probe as text. ``pattern`` is written as its selection, if given."""
         return f"bp.probe({typed_as(self.probe.target)}" + (f", {pattern!r})" if pattern is not None else ")")
 
     def explain_error(self, error: BaseException) -> str | None:
-        """A note if the form itself may have caused an error of the program."""
+        """Return a note if the form itself may have caused an error of the program; otherwise None."""
         return None
 
     def source_names(self) -> Sequence[str]:
-        """Names that the program's source binds, including those that a run does not reach."""
+        """Return the names that the program's source binds, even in code that the run does not reach."""
         return ()
 
     def known_names(self) -> Sequence[str]:
-        """All names of the program, run or not, for suggestions."""
+        """Return all names of the program, even of code that did not run. They are used for suggestions."""
         return ()
 
 
 def home(file: str) -> str | None:
-    """The installed package that a program belongs to. Functions of the package are followed like the user's own.
+    """Return the installed package to which a program belongs. Functions of the package are followed like the user's
+    own.
 
-    None for a framework itself: a model may consist of its modules alone.
+    None for a package of a framework: the target may be a model that consists of the framework's modules alone.
     """
     installed = package(file)
     return None if installed in BACKENDS else installed

@@ -27,12 +27,12 @@ class FunctionRun(TargetRun):
 
     lifted_numbers: Sequence[str] = ()
     around: Callable[..., Any] | None = None
-    """If the target itself only calls the function in a special way, as a transform does: a function that runs another
-    one in the same way.
-    """
+    """Runs another function as the target runs its function, if the target is a transform of that function."""
 
     def starts_at(self) -> Any:
-        """The function to rewrite. For a callable object, this is the function that runs when the object is called."""
+        """Return the function to rewrite. For a callable object, this is the function that runs when the object is
+        called.
+        """
         target = self.probe.target
         called = self.tape.called(target, False)
         if called is not None:
@@ -82,7 +82,8 @@ class FunctionRun(TargetRun):
         return f"backprobe: the numbers given for {names} were made tensors, to be differentiated" + left
 
     def _left_as_numbers(self) -> str:
-        # How to leave numbers as they are: to differentiate the tensors among the arguments, or one of the numbers.
+        # Return advice for users who want numbers not to be differentiated: name the tensors among the arguments, or
+        # one number.
         numbers, given = [*self.lifted_numbers], self.bound.arguments
         tensors = [name for name, value in given.items() if name not in numbers and self._is_floating(value)]
         if tensors:
@@ -112,7 +113,7 @@ class FunctionRun(TargetRun):
         return found
 
     def output(self, result: Any, asked: AskedOutput) -> ProbedOutput:
-        """The output. If it does not exist, the error says whether the likely reason is that no argument is
+        """Return the output. If there is none, the error says whether the likely reason is that no argument is
         floating.
         """
         try:
@@ -122,7 +123,7 @@ class FunctionRun(TargetRun):
                 error.why, error.next = "wrt=[] differentiates no argument", "leave out wrt= to differentiate them all"
                 raise
             tape, known = self.tape, self.trace.versions.tensors
-            # If something else is differentiated, such as a Variable, the arguments are not the reason.
+            # If something else, such as a Variable, is differentiated, the arguments are not the reason.
             is_other = any(tape.is_tensor(one) and tape.is_differentiated(one) for one in known)
             if not is_other and not any(tape.is_tensor(leaf) and tape.is_floating(leaf) for leaf in self.arguments):
                 self._refuse_no_floating(self.arguments)

@@ -1,4 +1,4 @@
-"""A program whose gradients are differentiated again, as it is or with something added to named values."""
+"""Runs a program whose gradients are differentiated again, either unchanged or with something added to named values."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from backprobe.recording import Recording
 
 @dataclass(frozen=True)
 class NamedGradients:
-    """The program with its arguments. ``keys`` maps each name to the name by which ``replace`` finds the value. Values
-    in ``variables`` cannot be replaced.
+    """A program with its arguments, and named values in it. ``keys`` maps each name to the name that ``replace`` uses.
+    Values in ``variables`` cannot be replaced.
 
     ``first`` are the entries of an unchanged run, and ``output`` is the name of the differentiated value.
     """
@@ -38,7 +38,7 @@ class NamedGradients:
     output: str
 
     def entries(self, shifts: Vectors, *, create_graph: bool = False) -> Mapping[str, Entry]:
-        """Run the program with something added to some of the values. Returns the entries of all values, by name."""
+        """Run the program and add something to some of the values. Returns the entries of all values, by name."""
         replace = {self.keys[name]: partial(add, shift) for name, shift in shifts.items()}
         recording = Probe(
             self.target,
@@ -62,7 +62,7 @@ def named_gradients(
     *,
     is_name: bool = False,
 ) -> NamedGradients:
-    """The program with the values that patterns select, or with the single value of a given name.
+    """Return the program with the values that patterns select, or with the single value of a given name.
 
     Raises NothingMatched, UnknownName and AmbiguousName, and NoGradient for a name whose value has no gradient.
     """
@@ -71,7 +71,7 @@ def named_gradients(
     keys = {} if is_name else _differentiated(recording, select, in_function=is_function)
     if not keys and isinstance(select, str) and (is_name or "*" not in select):
         entry = recording[select]
-        _ = entry.grad  # raises NoGradient with the reason if there is none
+        _ = entry.grad  # raises NoGradient with the reason if the gradient is missing
         keys = {select: select} if is_name else {}
     variables: dict[str, Any] = {}
     if not is_function and backend.models is not None and not backend.models.replaces_parameters:
@@ -83,7 +83,7 @@ def named_gradients(
 
 
 def _differentiated(recording: Recording, select: Any, *, in_function: bool) -> dict[str, str]:
-    # For each selected value, by its printed name: the name by which ``replace`` finds it.
+    # Return, for each selected value, its printed name and the name that ``replace`` uses.
     record, selects = recording.record, matcher(select, in_function=in_function)
     matched = {at: full for full, at in reversed([*record.names.items()]) if selects(full)}
     found = {}

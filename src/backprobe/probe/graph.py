@@ -60,7 +60,7 @@ class GraphRun:
             if explained:
                 error.add_note(explained)
             raise
-        # checked again here, since a graph may leave the shape open
+        # Check again, because the shape may be unknown before a graph runs.
         weighed(differentiated, self.probe.cotangent, self.program)
         record = self._record(wanted, passed)
         if self.probe.options.nonfinite:
@@ -68,7 +68,7 @@ class GraphRun:
         return Recording(record, result)
 
     def _asked(self) -> tuple[Any, list[int]]:
-        # The cotangent, and the positions of the nodes that are recorded.
+        # Return the cotangent, and the positions of the nodes that are recorded.
         target, of = self.program.target(self.probe.of)
         output = choose(target, of, SUMMED, self.program, Words(framework=self.program.framework))
         known = self.program.describe(output.tensor).shape is not None
@@ -86,7 +86,7 @@ class GraphRun:
         return f"backprobe: the cotangent has shape {self.unweighed}; the graph does not say which shape the output has"
 
     def _given(self, output: Any, cotangent: Any, program: GraphExecution) -> Any:
-        # The cotangent for an output whose shape is known only after the run.
+        # Return the cotangent for an output whose shape is known only after the run.
         if cotangent is None:
             return None
         made = program.cotangent(output, cotangent)
@@ -134,7 +134,8 @@ LOCAL = re.compile(r"(:(?:`[^`]*`|[^.`]+))((?:\.\d+)?)")
 
 
 def _full_names(nodes: Sequence[GraphNode]) -> list[list[str]]:
-    # The names of each node, with counts if several nodes have the same name. A parameter also has its path as a name.
+    # Return the names of each node, with counts if several nodes have the same name. A parameter also has its path as a
+    # name.
     seen: Counter[str] = Counter()
     often = Counter(name for node in nodes for name in node.names)
     found = []
@@ -152,7 +153,7 @@ def _full_names(nodes: Sequence[GraphNode]) -> list[list[str]]:
 
 
 def _names(names: Sequence[Sequence[str]]) -> EntryNames:
-    # The names of the entries. A count is printed only if the name is ambiguous without it.
+    # Return the names of the entries. A count is printed only if the name is ambiguous without it.
     often = Counter(stripped for own in names for stripped in {strip(full) for full in own})
     printed = {
         full: (strip(full) if often[strip(full)] == 1 else full).removeprefix(":") for own in names for full in own

@@ -29,7 +29,9 @@ Index = int | slice | EllipsisType | None | tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Reading:
-    """One way to read a text: a name or path, followed by indices. ``unreadable`` is an index that cannot be read."""
+    """One way to understand a text: as a name or path, followed by indices. ``unreadable`` is an index that has no
+    meaning.
+    """
 
     name: str
     indices: tuple[Index, ...] = ()
@@ -37,7 +39,8 @@ class Reading:
 
 
 def readings(of: object) -> Iterator[Reading]:
-    """All ways to read a text as the name of a value: first the whole text, then with indices at its end.
+    """Yield all ways to understand a text as a value: first the whole text as a name, then a name with indices at its
+    end.
 
     >>> [(reading.name, reading.indices) for reading in readings("h.3:scores[..., 0]")]
     [('h.3:scores[..., 0]', ()), ('h.3:scores', ((Ellipsis, 0),))]
@@ -57,7 +60,7 @@ def readings(of: object) -> Iterator[Reading]:
 
 
 def _is_name(text: str) -> bool:
-    # Is this a name, rather than a pattern?
+    # Is this text a name, and not a pattern?
     try:
         compile_pattern(strip(text), in_function=True)
         has_star = any(read and character == "*" for character, read in zip(text, outside(text), strict=True))
@@ -67,7 +70,8 @@ def _is_name(text: str) -> bool:
 
 
 def _index(node: ast.expr) -> Index:
-    # An index as it is written: whole numbers, slices, ``...`` and None. Raises ValueError.
+    # Return an index from its text. It may have whole numbers, slices, ``...`` and None. Raises ValueError for anything
+    # else.
     if isinstance(node, ast.Tuple):
         return tuple(_index(part) for part in node.elts)
     if isinstance(node, ast.Slice):
@@ -79,7 +83,7 @@ def _index(node: ast.expr) -> Index:
 
 
 def names_in(of: object) -> tuple[str, ...]:
-    """The names to capture because one of them may turn out to be the output.
+    """Return the names of values to capture, because one of these values may be the output.
 
     A model's own ``:return`` is printed without the colon, and may be written that way.
     """
@@ -88,8 +92,8 @@ def names_in(of: object) -> tuple[str, ...]:
 
 
 def named_output(trace: Trace, result: Any, of: Any, cotangent: Any, words: Words) -> ProbedOutput | None:
-    """The value with this name, or an element of it, as the output; None if ``of`` is a path into the result or is not
-    a name.
+    """Return the value with this name, or an element of it, as the output. None if ``of`` is a path into the result, or
+    no name.
 
     Raises AmbiguousName, BadOutput or NothingToDifferentiate.
     """
@@ -110,7 +114,7 @@ def named_output(trace: Trace, result: Any, of: Any, cotangent: Any, words: Word
 
 
 def _is_in(result: Any, path: str, tape: Tensors | None = None) -> bool:
-    # Does this path exist in the return value; and, given a tape, does it lead to a tensor?
+    # Does this path exist in the return value? If a tape is given: does it also lead to a tensor?
     try:
         found = at_path(result, path)
     except KeyError:
@@ -121,7 +125,7 @@ def _is_in(result: Any, path: str, tape: Tensors | None = None) -> bool:
 def _element_of_result(
     trace: Trace, result: Any, reading: Reading, of: str, cotangent: Any, words: Words
 ) -> ProbedOutput:
-    # An element of the value at a path in the result: the first indices may select items of tuples and lists.
+    # Return an element of the value at a path in the result. The first indices may select items of tuples and lists.
     path, value, indices = reading.name, at_path(result, reading.name), list(reading.indices)
     while indices and isinstance(value, list | tuple) and isinstance(position := indices[0], int):
         inside = children(value) or []
@@ -151,14 +155,14 @@ def _element_of_result(
 
 @dataclass(frozen=True)
 class Captured:
-    """The captured values that a text may refer to."""
+    """The captured values that a text in ``of=`` may mean."""
 
     trace: Trace
     asked: str
     schema: Schema
     names: Lookup
     numbers: Sequence[int | None]
-    """The numbers of the captures, by position; None for a value that is no tensor."""
+    """By position of a value: the number of its capture; None if the value is not a tensor."""
 
     @classmethod
     def of(cls, trace: Trace, asked: str) -> Captured:
@@ -169,13 +173,13 @@ class Captured:
         return cls(trace, asked, schema, names, numbers)
 
     def positions(self, reading: Reading) -> set[int]:
-        """The positions of the values with this name; only the floating ones, if there are any."""
+        """Return the positions of the values with this name. If some of them are floating-point tensors, only those."""
         found = self.names.at(full for each in self.names.readings(reading.name) for full in each)
         found = {at for at in found if _is_floating(self.trace, self.numbers[at])} or found
         return set() if reading.unreadable and len(found) != 1 else found
 
     def only(self, found: set[int], reading: Reading) -> int:
-        """The position of the only value found. Raises AmbiguousName if there are several."""
+        """Return the position of the only value in ``found``. Raises AmbiguousName if there are several."""
         if len(found) > 1:
             choices = self._spelled(reading.name)
             raise AmbiguousName(
@@ -188,7 +192,9 @@ class Captured:
         return found.pop()
 
     def tensor(self, at: int, reading: Reading) -> Any:
-        """The tensor of a capture as it is at the end of the program. Raises BadOutput."""
+        """Return the tensor of a capture, as it is when the program ends. Raises BadOutput if the value is not a
+        tensor.
+        """
         number = self.numbers[at]
         if number is None:
             raise BadOutput(
@@ -201,7 +207,7 @@ class Captured:
         return _tensor(self.trace, number, reading, self.asked)
 
     def _plain(self, at: int, reading: Reading) -> str:
-        # Describe a value that is not a tensor. For None, this includes the reason, if it is known.
+        # Describe a value that is not a tensor. If the value is None, the text includes the reason, if known.
         template, plain = self.schema.templates[at], self.trace.log.plain
         if template.plain_at is None:
             return ""
@@ -225,8 +231,8 @@ class Captured:
                 ) from KeyError(reading.name)
 
     def _spelled(self, name: str) -> list[str]:
-        # The names that a text could mean, as users write them in ``of=``. A local of a model's own forward starts with
-        # a colon.
+        # Return the names that a text may mean, as users write them in ``of=``. A local of a model's own forward starts
+        # with a colon.
         found = [full for each in self.names.readings(name) for full in each]
         printed = [(full, self.schema.names.printed[full]) for full in found]
         in_function = self.trace.selection.in_function
@@ -266,8 +272,8 @@ def _tensor(trace: Trace, number: int, reading: Reading, of: str) -> Any:
 
 
 def _element(tensor: Any, name: str, reading: Reading, of: str) -> Any:
-    # The element of a tensor at these indices. Raises BadOutput.
-    import numpy  # imported only here: importing backprobe must not import NumPy
+    # Return the element of a tensor at these indices. Raises BadOutput if there is no such element.
+    import numpy  # local: importing backprobe must not import NumPy
 
     shape = tuple(tensor.shape)
     first = f"of={name + str([0] * len(shape))!r}" if shape else f"of={name!r}"
@@ -281,10 +287,10 @@ def _element(tensor: Any, name: str, reading: Reading, of: str) -> Any:
         ) from IndexError(reading.unreadable)
     for index in reading.indices:
         try:
-            # raises an error for an index out of range, which JAX would silently clamp
+            # raises an error for an index out of range, which JAX would silently change
             numpy.broadcast_to(0, tensor.shape)[index]
             tensor = tensor[index]
-        except Exception as error:  # the type of the error differs between frameworks
+        except Exception as error:  # its type differs between frameworks
             raise BadOutput(
                 f"{name!r} has no such element",
                 asked=f"of={of!r}",

@@ -14,7 +14,7 @@ Graph = Tensor | Sequence[Tensor] | Mapping[str, Tensor]
 
 
 class Keywords(TypedDict, total=False):
-    """All parameters except ``select``, with the types that they have in ``probe``."""
+    """All keyword parameters of ``probe`` except ``select``, with their types."""
 
     of: Of | Sequence[Of] | Mapping[str, Of]
     wrt: str | Sequence[str] | None

@@ -1,4 +1,4 @@
-"""A program run forward only, inside a transformation of the framework: gives its output and no recording."""
+"""Runs a program forward inside a transformation of the framework. The result is the output, without a recording."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from backprobe.probe.request import Request
 
 
 def live_output(request: Request, backend: Backend, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """The requested output with its history, from a run in which values are replaced as the request says."""
+    """Run the program, in which values are replaced as the request says. Returns the requested output with its
+    history.
+    """
     run = (ModelRun if is_model(backend, request.target) else FunctionRun)(request, backend)
     try:
         result = run.returned(run.forward(run.inputs(args, kwargs)))
         if run.replacing is not None and run.replacing.failed is not None:
-            raise run.replacing.failed  # raise it again, since the program caught it
+            raise run.replacing.failed  # raise the error again, because the program caught it
         return run.output(result, request.asked[0]).tensor
     finally:
         for put_back in reversed(run.undo):
@@ -26,4 +28,4 @@ def live_output(request: Request, backend: Backend, args: tuple[Any, ...], kwarg
         run.trace.release()
         run.tape.release()
         if run.replacing is not None:
-            run.replacing.failed = None  # its traceback holds the program's frames, and these hold this run
+            run.replacing.failed = None  # its traceback holds frames of the program, which hold this run

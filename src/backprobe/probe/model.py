@@ -25,16 +25,16 @@ from backprobe.tracing.module_code import ModuleCode
 from backprobe.tracing.module_forwards import reporting_forward
 
 OUTPUTS_AND_OWN = ("**", ":*")
-"""Outputs of modules, parameters, and the arguments and locals of the model's own forward."""
+"""Patterns for the outputs of modules, parameters, and the arguments and locals of the model's own forward."""
 
 Versions = dict[str, tuple[Any, int]]
-"""The parameters of a model, with their versions when a block began."""
+"""The parameters of a model by name, each with its version when a block began."""
 
 NOT_RUN = (GradStatus.NOT_EXECUTED, Reason("module_not_run"))
 
 
 class Modules:
-    """The modules of one model, and the names of the values that they return and bind in a run."""
+    """The modules of a model in one run. Names the values that the modules return and bind."""
 
     def __init__(self, run: Form, versions: Versions | None = None) -> None:
         self.tape, self.trace, self.plan = run.tape, run.trace, run.trace.plan
@@ -43,7 +43,7 @@ class Modules:
         self.versions = versions
 
     def observer(self) -> ModuleObserver:
-        """The observer that receives the model's parameters and module calls while it runs."""
+        """Return the observer that receives the model's parameters and the calls of its modules while it runs."""
         wants_parameter = self.plan.wants_parameter.of if self.versions is None else _always
         return ModuleObserver(
             self._parameter,
@@ -63,7 +63,7 @@ class Modules:
         )
 
     def name_unseen(self, call: ModelCall, compiled: Sequence[str] = ()) -> None:
-        """Give names to modules that were selected and not seen to run.
+        """Give names to modules that were selected, but whose run was not observed.
 
         They may have run in one of the compiled functions.
         """
@@ -105,12 +105,12 @@ class Modules:
 
 
 def _always(path: str) -> bool:
-    # With ``nonfinite``, the versions of all parameters are noted, and not only those of selected ones.
+    # Used with ``nonfinite``: the versions of all parameters are stored, even if they are not selected.
     return True
 
 
 def unfit_buffers(run: Form) -> Mapping[str, Nonfinite]:
-    """The buffers of a model that hold NaN or Inf before it runs; empty without ``nonfinite``."""
+    """Return the buffers of a model that hold NaN or Inf before it runs. Empty without ``nonfinite``."""
     buffers = models_of(run).buffers
     if buffers is None or not run.probe.options.nonfinite:
         return {}
@@ -119,19 +119,21 @@ def unfit_buffers(run: Form) -> Mapping[str, Nonfinite]:
 
 
 def models_of(run: Form) -> Models:
-    """The model functions of the run's framework. The target is such a model."""
+    """Return the ``Models`` of the run's framework. The target must be a model."""
     models = run.backend.models
     assert models is not None
     return models
 
 
 def names_in(call: ModelCall) -> list[str]:
-    """The names of the modules and parameters of a model."""
+    """Return the names of the modules and parameters of a model."""
     return [quote_path(path) for path in (*call.module_paths(), *call.parameter_paths()) if path]
 
 
 class ModelRun(TargetRun):
-    """The model form: modules report their return values, and selected forwards are replaced by reporting ones."""
+    """The form for models: modules report their return values, and selected forwards are replaced by forwards that
+    report.
+    """
 
     in_function = False
     looked_into = OUTPUTS_AND_OWN

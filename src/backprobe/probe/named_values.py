@@ -19,29 +19,29 @@ from backprobe.recording import Recording
 
 @dataclass(frozen=True, repr=False)
 class OfNamedValues(Waiting[P, R]):
-    """A verb with its target, the names of values, and the output."""
+    """A verb that is waiting for its call, with its target, the names of values, and the output."""
 
     select: Any
     of: Any
     declared: ClassVar[Sequence[Option]] = ()
-    """The options that the verb itself has."""
+    """The options that this verb has besides those of ``probe``."""
 
     about: ClassVar[str]
-    """The sentence of an error message that says that the verb is about named values."""
+    """The sentence of an error message which says that this verb needs named values."""
 
     all_names: ClassVar[str]
     one_output: ClassVar[str]
-    """Advice for users who request several outputs."""
+    """Advice for a user who has requested several outputs."""
 
     def __post_init__(self) -> None:
-        """Raises BadOption."""
+        """Check the options. Raises BadOption."""
         refuse_uncallable(self.target, self.verb, self.options)
         refuse_several(self.of, f"bp.{self.verb}({name_of(self.target)}, ..., ", self.one_output)
         if isinstance(self.select, list | tuple) and not self.select:
             raise BadOption(
                 "select is empty, and selects nothing", asked=f"bp.{self.verb}(..., [])", next=self.all_names
             )
-        # raises errors for options that ``probe`` itself refuses
+        # Create a probe, which raises the errors for options that ``probe`` itself refuses.
         probe(self.target, self.select, of=self.of, backend=self.backend)
         if self.select is None:
             raise BadOption(self.about, asked=f"bp.{self.verb}(..., None)", next=self.all_names)

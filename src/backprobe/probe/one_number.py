@@ -1,4 +1,4 @@
-"""Outputs that must be one number, since effects and attributions measure how it changes."""
+"""Checks that an output is a single number, because effects and attributions measure how that number changes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from backprobe.record.brief import written
 
 
 def one_number(arrays: Arrays, of: Any, what: str, why: str) -> Callable[[Any], Any]:
-    """Returns the function that makes the cotangent of a single number and raises BadOutput for any other output."""
+    """Return a function that makes the cotangent of an output. It raises BadOutput if the output is not a single
+    number.
+    """
 
     def weigh(output: Any) -> Any:
         import numpy

@@ -1,4 +1,4 @@
-"""The tensor in a return value that is differentiated, and its cotangent."""
+"""Finds the tensor to differentiate in a return value, and its cotangent."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from backprobe.record.names import quote
 from backprobe.source.locate import locate
 
 SUMMED = object()
-"""The cotangent that is 1 everywhere, whatever the shape of the output."""
+"""Used as a cotangent: 1 everywhere, in the shape of the output."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class Weighing:
 
 @dataclass(frozen=True)
 class ProbedOutput:
-    """The tensor to differentiate, its path in the return value (None if computed from it), and the cotangent.
+    """The tensor to differentiate, its path in the return value, and the cotangent.
 
-    An element of a named value has a ``name``.
+    The path is None if the tensor was computed from the return value. An element of a named value has a ``name``.
     """
 
     tensor: Any
@@ -49,7 +49,8 @@ class ProbedOutput:
 
 @dataclass(frozen=True)
 class Words:
-    """The words of messages about an output: the name of its holder, and suggestions for a scalar or a real number.
+    """The words for messages about an output: the name of the value that contains it, and suggestions for a scalar or a
+    real number.
 
     ``key`` is the key of the output if there are several.
     """
@@ -62,15 +63,15 @@ class Words:
 
     @property
     def gradient(self) -> str:
-        """The words for the requested gradient."""
+        """Return the words for the requested gradient."""
         return "its gradient" if self.key is None else f"the gradient of {self.key!r}"
 
     def ones(self, shape: object) -> str:
-        """The code for a tensor of ones; NumPy's for a graph, which takes any array."""
+        """Return the code for a tensor of ones. For a graph it uses NumPy, because a graph takes any array."""
         return (dialect_of(self.framework).ones if self.framework else "numpy.ones({})").format(shape)
 
     def cotangent(self, text: str) -> str:
-        """The code of the option that gives this cotangent to the output."""
+        """Return the code of the option that gives this cotangent to the output."""
         return f"cotangent={text}" if self.key is None else f"cotangent={{{self.key!r}: {text}}}"
 
 
@@ -87,7 +88,7 @@ def choose(
     words: Words = RETURNED,
     names: Callable[[], Collection[str]] = tuple,
 ) -> ProbedOutput:
-    """Choose the output from a program's result; the names are for suggestions. Raises BadOutput or
+    """Choose the output from a program's result. The names are used for suggestions. Raises BadOutput or
     NothingToDifferentiate.
     """
     floating = [(path, leaf) for path, leaf in leaves(result) if tape.is_tensor(leaf) and tape.is_floating(leaf)]
@@ -131,7 +132,7 @@ def differentiated(
 
 
 def _cut_by(of: Callable[[Any], Any], words: Words) -> NothingToDifferentiate:
-    # The error about a function given as of= whose result does not depend on its argument.
+    # Return the error about a function in ``of=`` whose result does not depend on its argument.
     code, name, typed = getattr(of, "__code__", None), written(of), _typed(of)
     given = "x" if typed else "f this function and x"
     return NothingToDifferentiate(
@@ -144,7 +145,8 @@ def _cut_by(of: Callable[[Any], Any], words: Words) -> NothingToDifferentiate:
 
 
 def _typed(function: Callable[[Any], Any]) -> str:
-    # What to type for a function: its name, or the text of a lambda. Empty if there is neither, or if the text is long.
+    # Return the text to type for a function: its name, or the text of a lambda. Empty if there is neither, or if the
+    # text is long.
     code, name = getattr(function, "__code__", None), written(function)
     if name.isidentifier() or not isinstance(code, CodeType):
         return name if name.isidentifier() else ""
@@ -203,8 +205,8 @@ def _at(
 def _at_position(
     result: Any, position: int, floating: list[tuple[str, Any]], tape: Tensors, words: Words
 ) -> tuple[str, Any]:
-    # The item of a return value at a position, which may be negative. Raises BadOutput. Some result classes, such as
-    # the ModelOutput of transformers, are not sequences, but have ``to_tuple``.
+    # Return the item of a return value at a position, which may be negative. Raises BadOutput. Some result classes,
+    # such as the ModelOutput of transformers, are not sequences, but have ``to_tuple``.
     has_positions = isinstance(result, list | tuple) or hasattr(result, "to_tuple")
     inside = children(result) or [] if has_positions else []
     key, value = inside[position] if -len(inside) <= position < len(inside) else (str(position), NOTHING)
@@ -236,7 +238,7 @@ def _choices(floating: list[tuple[str, Any]]) -> str:
 
 
 def weighed(tensor: Any, cotangent: Any, tape: Tensors, words: Words = RETURNED) -> Any:
-    """The cotangent for an output; None if it needs none. Raises BadOutput."""
+    """Return the cotangent for an output; None if it needs none. Raises BadOutput if the cotangent does not fit."""
     shape, dtype, _ = tape.describe(tensor)
     if cotangent is SUMMED:
         import numpy

@@ -18,7 +18,7 @@ from backprobe.record.patterns import glob_of_modules, texts_of
 
 
 def as_in_model(patterns: str | Sequence[str], target: Any, call: ModelCall) -> tuple[str, ...]:
-    """The patterns, with a script's names converted to names of the model. Raises BadName."""
+    """Return the patterns, in which a script's names are converted to names of the model. Raises BadName."""
     root, found = type(target).__name__, list[str]()
     for text in texts_of(patterns):
         mark, body = text[: text.startswith("!")], text.removeprefix("!")
@@ -53,7 +53,8 @@ def _of_frames(body: str, root: str, kinds: Mapping[str, str]) -> list[str]:
 
 
 def _below(body: str, known: Sequence[str]) -> str:
-    # A name without the prefix that leads to the model, if the rest is a name of the model.
+    # Return a name without the prefix that leads to the model, if the rest is a name of the model. Otherwise return it
+    # unchanged.
     rest = body
     while rest:
         expression = glob_of_modules(strip(re.split("[:/]", rest)[0]))

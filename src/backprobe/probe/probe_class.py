@@ -38,7 +38,7 @@ class Probe(Request, Generic[P, R, T]):
     """A function or model ready to be recorded: call it with its arguments, or open a block with it."""
 
     def __post_init__(self) -> None:
-        """Raises BadOption."""
+        """Check the options. Raises BadOption."""
         super().__post_init__()
         for option in OPTIONS:
             check_replacing(option, getattr(self, option))
@@ -105,7 +105,7 @@ class Probe(Request, Generic[P, R, T]):
         return recording
 
     def __getitem__(self, name: str) -> NoReturn:
-        """Raises BadOption: values are in the recording that a call returns."""
+        """Raise BadOption, because only the recording that a call returns contains values."""
         if self.target is not None:
             refuse_uncallable(self.target, "probe")
         about = "" if self.target is None else name_of(self.target)
@@ -117,7 +117,7 @@ class Probe(Request, Generic[P, R, T]):
         )
 
     def __enter__(self) -> BlockRecording:
-        """Begin a block: values computed in it, and gradients of the ``backward()`` in it, are recorded."""
+        """Begin a block. The values that it computes, and the gradients of its ``backward()``, are recorded."""
         run = self._block(users_frame(sys._getframe(1)))
         recording = run.enter()
         self.open_blocks.setdefault(threading.get_ident(), []).append(run)
@@ -126,7 +126,7 @@ class Probe(Request, Generic[P, R, T]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the block. The recording then holds its values and gradients."""
+        """End the block. After that, the recording contains the values and gradients."""
         opened = self.open_blocks.get(threading.get_ident())
         frame = users_frame(sys._getframe(1))
         if not opened:
@@ -136,7 +136,7 @@ class Probe(Request, Generic[P, R, T]):
                 found="a block that was never entered, or entered in another thread",
                 next="with bp.probe() as rec:",
             )
-        # with generators and tasks, another block may have been opened last
+        # With generators and tasks, the block that is ending may not be the one opened last.
         run = ([run for run in opened if run.frame is frame] or opened)[-1]
         opened.remove(run)
         run.exit(error)
@@ -174,7 +174,7 @@ class Probe(Request, Generic[P, R, T]):
 
 
 def users_frame(frame: FrameType | None) -> FrameType:
-    """The frame that contains the ``with`` statement, even if ``contextlib`` entered the block for it."""
+    """Return the frame that contains the ``with`` statement, even if ``contextlib`` entered the block for it."""
     while frame is not None and package(frame.f_code.co_filename) in ("", "backprobe"):
         frame = frame.f_back
     assert frame is not None

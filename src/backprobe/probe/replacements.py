@@ -25,14 +25,14 @@ OPTIONS = ("replace", "replace_grad")
 
 
 def texts_replaced(probe: Request) -> tuple[str, ...]:
-    """The names and patterns of everything that is replaced."""
+    """Return the names and patterns of all values and gradients that are replaced."""
     if isinstance(probe.replace, Instead):
         return ()
     return tuple(dict.fromkeys(text for option in OPTIONS for text in getattr(probe, option) or {}))
 
 
 def replacing_of(probe: Request, tape: Tape, backend: Backend, *, in_function: bool) -> Replacing | None:
-    """The replacements of a run; None if there are none. Raises BadOption, BadName or Unsupported."""
+    """Return the replacements of a run; None if nothing is replaced. Raises BadOption, BadName or Unsupported."""
     given = {option: getattr(probe, option) or {} for option in OPTIONS}
     if not any(given.values()):
         return None
@@ -74,7 +74,7 @@ def check_replacing(option: str, given: Any) -> None:
 
 
 def _refuse_last(option: str, text: str) -> NoReturn:
-    # Raise BadName for ``#-1``, the last of several bindings.
+    # Raise BadName for ``#-1``, which means the last of several bindings.
     raise BadName(
         f"{option} cannot take the last one: {text!r}",
         asked=f"{option}={{{text!r}: ...}}",
@@ -84,14 +84,14 @@ def _refuse_last(option: str, text: str) -> NoReturn:
 
 
 def _why_named(given: Any) -> str:
-    # A hint for a recording or entry that was given without a name.
+    # Return a hint for a user who has passed a recording or entry without a name.
     if isinstance(given, Recording | Entry):
         return "the names say which values of this program are replaced; the other may have more, or other names"
     return ""
 
 
 def _named(option: str, given: Any, example: str) -> str:
-    # Advice for a value that is not a dict: code with the name of the given entry or recording, or an example.
+    # Return advice for a value that is not a dict: code with the name of the given entry or recording, or an example.
     if isinstance(given, Entry):
         return f"{option}={{{given.name!r}: entry}}"
     if isinstance(given, Recording) and option == "replace_grad":
@@ -120,7 +120,7 @@ def _refuse_other_options(probe: Request) -> None:
 
 
 def _held(option: str, text: str, what: Any) -> Any:
-    # The replacement for this name; for an entry, its value or gradient.
+    # Return the replacement for this name. If it is an entry, return the entry's value or gradient.
     if isinstance(what, Entry):
         return what.grad if option == "replace_grad" else what.value
     is_mapping = isinstance(what, Mapping)
@@ -246,7 +246,7 @@ def refuse_never_bound(replacing: Replacing, names: Collection[str], target: Any
 
 
 def missed_in(replacing: Replacing | None) -> Iterator[Reason]:
-    """Notes on names and patterns that replaced nothing. Used instead of errors."""
+    """Return notes on names and patterns that replaced nothing. They are used instead of errors."""
     if replacing is None:
         return
     for one in replacing.missed():
@@ -255,7 +255,7 @@ def missed_in(replacing: Replacing | None) -> Iterator[Reason]:
 
 
 def _refuse_passed_over(one: Replacement, found: Mapping[str, str], subject: str) -> NoReturn:
-    # Raise NothingMatched for a pattern that matched no floating tensor.
+    # Raise NothingMatched for a pattern that matched no floating-point tensor.
     first = next(iter(found))
     raise NothingMatched(
         f"the pattern {one.text!r} matches no floating-point tensor in {subject}",

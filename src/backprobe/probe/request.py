@@ -31,7 +31,7 @@ OPTIONS = (
 
 @dataclass(frozen=True)
 class Request:
-    """A target, the names to record, and the options of the recording."""
+    """A target, the names to record, and the options of the recording, all checked."""
 
     target: Any
     select: str | Sequence[str] | None = None
@@ -45,7 +45,7 @@ class Request:
     session: Any = None
 
     def __post_init__(self) -> None:
-        """Raises BadOption."""
+        """Check the options. Raises BadOption."""
         options = self.options
         check_options(vars(options), OPTIONS)
         if options.strategy != "edges" and (options.partials or options.nonfinite):
@@ -69,7 +69,7 @@ class Request:
 
     @functools.cached_property
     def asked(self) -> tuple[AskedOutput, ...]:
-        """The outputs to differentiate: a single output without a key, or several outputs with keys."""
+        """The outputs to differentiate: a single output without a key, or several outputs, each with its key."""
         return asked_of(self.of, self.cotangent)
 
     @functools.cached_property
@@ -79,7 +79,7 @@ class Request:
 
 
 def names_in(wrt: str | Sequence[str] | None) -> frozenset[str] | None:
-    """The names of the arguments to differentiate, None for all. Raises BadOption."""
+    """Return the names of the arguments to differentiate; None for all of them. Raises BadOption."""
     if wrt is not None:
         check_texts("wrt", wrt)
     return None if wrt is None else frozenset([wrt] if isinstance(wrt, str) else wrt)
@@ -102,13 +102,13 @@ def _refuse_strategy(options: Options) -> NoReturn:
 
 
 def name_of(target: Any) -> str:
-    """The name of a target in messages."""
+    """Return the name of a target for messages."""
     return str(getattr(target, "__name__", None) or type(target).__name__)
 
 
 def typed_as(target: Any) -> str:
-    """What to type for a target in a call that a message proposes: a function's name; the name of a class would not do
-    for an object of it.
+    """Return the text that stands for a target in a call that a message proposes. For a function it is the function's
+    name. For an object it is a made-up name, because the name of its class would be wrong.
 
     >>> typed_as(print), typed_as(lambda x: x), typed_as(object())
     ('print', 'f', 'model')
@@ -122,7 +122,7 @@ def typed_as(target: Any) -> str:
 def bound(
     signature: inspect.Signature, name: str, verb: str, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> inspect.BoundArguments:
-    """Bind the arguments of a call to a function's signature. Raises BadOption if they do not fit."""
+    """Bind the arguments of a call to a function's signature. Raises BadOption if the arguments do not fit."""
     try:
         return signature.bind(*args, **kwargs)
     except TypeError as error:
@@ -130,7 +130,7 @@ def bound(
     parameters = signature.parameters.values()
     takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters)
     unknown = [given for given in kwargs if given not in signature.parameters and not takes_any]
-    if unknown:  # Python would report a missing argument first
+    if unknown:  # report this first: Python would report a missing argument
         close = nearest(unknown[0], signature.parameters)
         why = f"there is no argument {unknown[0]!r}" + (f", but {close[0]!r}" if close else "")
     several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -158,7 +158,7 @@ def refuse_class(target: Any, verb: str, *, in_block: bool = False) -> None:
 
 
 def refuse_uncallable(target: Any, verb: str, more: str = "") -> None:
-    """Raise BadOption for a target that is not callable; ``more`` is the text of the verb's other arguments."""
+    """Raise BadOption for a target that is not callable. ``more`` is the text of the verb's other arguments."""
     refuse_class(target, verb)
     if not callable(target):
         raise BadOption(
@@ -171,7 +171,7 @@ def refuse_uncallable(target: Any, verb: str, more: str = "") -> None:
 
 @contextmanager
 def spelled_as(pattern: str, verb: str | Callable[[re.Match[str]], str]) -> Iterator[None]:
-    """Within this context, errors about the probe that a verb makes are reworded to mention the verb instead."""
+    """Within this context, errors about the probe that a verb creates are reworded, so that they mention the verb."""
     try:
         yield
     except BackprobeError as error:

@@ -31,7 +31,7 @@ from backprobe.record.limits import Limit
 from backprobe.record.reasons import Note
 from backprobe.recording import Recording
 
-if TYPE_CHECKING:  # explanations take a third of the time of all imports, and most programs never ask for one
+if TYPE_CHECKING:  # importing explanations takes a third of the time of all imports
     from backprobe.findings.report import Report
     from backprobe.tracing.bridging import NamedBridges
 
@@ -41,33 +41,37 @@ WIDE = ("**:*", "**:*()")
 
 @dataclass(frozen=True)
 class Rerun:
-    """Everything needed to run a recorded program again. It is never copied: saved and pickled recordings have none."""
+    """Everything needed to run a recorded program again. Copies, saved recordings and pickled recordings do not have
+    it.
+    """
 
     request: Request
     backend: Backend
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
     recorded: Callable[[Request], Record]
-    """Records another run of the same target."""
+    """Records another run of the target with this request."""
 
     seconds: float
-    """The seconds that the recorded run took."""
+    """How long the recorded run took, in seconds."""
 
     versions: Sequence[int | None]
-    """The framework's count of writes to each input tensor at the end of the recorded run."""
+    """For each input tensor, the framework's count of writes when the recorded run ended."""
 
     modes: Callable[[], AbstractContextManager[object]] = nullcontext
-    """A context that restores the modes of the framework, such as autocast, in which the recorded run ran."""
+    """Returns a context that restores the framework's modes of the recorded run, such as autocast."""
 
     is_looked_into: bool = False
-    """Did the recorded run already look for useless gradients?"""
+    """Did the recorded run already include the search for useless gradients?"""
 
     taken: dict[int, Any] = field(default_factory=dict)
-    """Iterators, queues and files from which a second run has taken items, by identity. They prevent a third run."""
+    """By identity: iterators, queues and files from which a second run has taken items. They make a third run
+    impossible.
+    """
 
     @property
     def is_of_model(self) -> bool:
-        """Is the target a model? Then its parameters are trained."""
+        """Is the target a model? Then its parameters count as trained."""
         return is_model(self.backend, self.request.target)
 
     @property
@@ -76,7 +80,7 @@ class Rerun:
         return bool(self.request.replace or self.request.replace_grad)
 
     def observed(self, record: Record, limit: Limit) -> Record:
-        """The record with notes on useless gradients, if the program may run again to look for them.
+        """Return the record with notes on useless gradients, if the program may run again to look for them.
 
         The program may not run again if it took longer than the limit, if its arguments were written to since, or if an
         open block in this thread would record the run.
@@ -99,7 +103,8 @@ class Rerun:
         return [*notes, *([all_zero(zero)] if zero else ())]
 
     def _may_run(self, limit: Limit, runs: int = 1) -> bool:
-        # The program may not run again while a block would record it, or from inside a program that is running again.
+        # Return whether the program may run again. It may not while a block would record it, or inside a program that
+        # is already running again.
         is_free = get_ident() not in OPEN.values() and not RUNNING.name
         return is_free and self.seconds < limit.seconds and limit.runs >= runs
 
@@ -109,7 +114,7 @@ class Rerun:
         return [*self.versions] != versions(self.backend, given) or any(map(_is_overwritten, record.entries))
 
     def _holds(self, note: Note, record: Record) -> bool:
-        # Is a gradient that is 0 now also 0 in the recording? The second run may have taken another branch.
+        # Was a gradient that is 0 in this run also 0 in the recording? This run may have taken another branch.
         if note.code not in (FLAT, TIMES_ZERO):
             return True
         from backprobe.explain.all_zero import is_zero
@@ -118,7 +123,7 @@ class Rerun:
         return all(is_zero(self.backend.arrays, one.held_grad) for one in same)
 
     def experimented(self, record: Record, report: Report, asked: int | None, limit: Limit) -> Report:
-        """The report with the results of experiments on its cuts, if the program may run again for these."""
+        """Return the report with the results of experiments on its cuts, if the program may run again for them."""
         from backprobe.experiments import Runs, experimented, not_tried
         from backprobe.explain.useless import NOT_AGAIN
 
@@ -139,7 +144,7 @@ class Rerun:
         return self._may_run(limit) and len(self.request.asked) == 1 and not self.is_replaced
 
     def _bridged(self, replay: Replay, bridges: NamedBridges, wide: bool) -> Record | None:
-        # The record of a run in which these values are bridged; None if the run raises an error.
+        # Return the record of a run in which these values are bridged; None if the run raises an error.
         select = ((*WIDE, "**") if self.is_of_model else WIDE) if wide else self.request.select
         try:
             with self._running(replay):
@@ -172,7 +177,7 @@ class Rerun:
             return None
 
     def tried(self, report: Report, name: Any, record: Record, limit: Limit) -> Report:
-        """The report after its remedies were tried: the program runs again with its text edited."""
+        """Return the report after its remedies were tried. For this, the program runs again with edited text."""
         from backprobe.experiments import not_tried
 
         try:
@@ -183,7 +188,7 @@ class Rerun:
             return not_tried(report, error)
 
     def _remedied(self, report: Report, name: Any, record: Record, limit: Limit) -> Report:
-        # The report on missing gradients, with edits that restore them.
+        # Return the report on missing gradients, with edits that restore the gradients.
         from backprobe.explain import explain
         from backprobe.remedies import tried, wanted_of
 
@@ -198,13 +203,13 @@ class Rerun:
         return self._with_trial(report, record, limit, trial)
 
     def _cured(self, report: Report, record: Record, limit: Limit) -> Report:
-        # The report on NaN and Inf, with the effect of each remedy when it is written into the program.
+        # Return the report on NaN and Inf. Each remedy is written into the program, and the report gets its effect.
         from backprobe.explain import explain
-        from backprobe.explain.nonfinite.second_look import lacking, lacking_inside  # these import NumPy
+        from backprobe.explain.nonfinite.second_look import lacking, lacking_inside  # local import: these need NumPy
         from backprobe.remedies.numerics import is_curable, tried_on_births
 
         in_forward = lacking(report)
-        in_backward = limit.runs > 2 and lacking_inside(report)  # two runs are left for trying a remedy
+        in_backward = limit.runs > 2 and lacking_inside(report)  # a trial of a remedy needs two more runs
         if (in_forward or in_backward) and self.backend.hear_births is not None:
             look = partial(self._looked_at_again, report, limit, not in_forward)
             report = self._with_trial(report, record, limit, look, runs=1)
@@ -215,7 +220,8 @@ class Rerun:
         return self._with_trial(report, record, limit, trial)
 
     def _looked_at_again(self, report: Report, limit: Limit, in_backward: bool, runs: int) -> Report:
-        # The report with numbers for births inside of functions that a line calls, observed in a second run.
+        # Return the report with numbers for operations inside called functions that made NaN or Inf. They are observed
+        # in a second run.
         from backprobe.explain.nonfinite.second_look import with_heard
 
         assert self.backend.hear_births is not None
@@ -234,9 +240,9 @@ class Rerun:
         return with_heard(report, heard)
 
     def _as_tensors(self) -> tuple[Sequence[Any], Mapping[str, Any]]:
-        # The arguments, with NumPy arrays and numbers converted to tensors as in the recorded run.
+        # Return the arguments. NumPy arrays and numbers are converted to tensors, as in the recorded run.
         if self.backend.trials is None or is_model(self.backend, self.request.target):
-            return self.args, self.kwargs  # models get their arguments unchanged
+            return self.args, self.kwargs  # a model gets its arguments unchanged
         given = self.backend.trials().given
         every = [leaf for value in (*self.args, *self.kwargs.values()) for _, leaf in leaves(value)]
         if all(given(leaf) is leaf for leaf in every):
@@ -246,8 +252,9 @@ class Rerun:
     def _with_trial(
         self, report: Report, record: Record, limit: Limit, trial: Callable[[int], Report], runs: int = 2
     ) -> Report:
-        # The report after a trial. The trial gets all remaining runs, if there are enough; one of them is an unchanged
-        # run. If the program may not run again, the report stays unchanged. If running again fails, a note is added.
+        # Return the report after a trial. The trial may use all remaining runs; one of them is a run of the unchanged
+        # program. If the program may not run again, or too few runs are left, the report stays unchanged. If running
+        # again fails, a note is added.
         from backprobe.remedies import untried
 
         try:
@@ -274,9 +281,9 @@ class Rerun:
             return Recording(self.recorded(request or self.request))
 
     def useless(self) -> Sequence[Note]:
-        """Notes on useless gradients, found by running the program again.
+        """Return notes on useless gradients, found by running the program again.
 
-        Empty if it raises an error, or does something that is visible outside.
+        Empty if the program raises an error, or has a side effect.
         """
         if self.backend.useless_in_call is None or len(self.request.asked) > 1 or self.is_replaced:
             return ()
@@ -295,7 +302,8 @@ class Rerun:
 
     @contextmanager
     def _running(self, replay: Replay) -> Iterator[None]:
-        # Within this context the program runs again, with output suppressed. Raises Stopped at its first side effect.
+        # Within this context the program runs again, and its output is suppressed. Raises Stopped at its first side
+        # effect.
         with silent() as is_silent:
             if not is_silent:
                 raise StoppedAtEffect(self._not_again("would run beside another program that runs again"))
@@ -314,7 +322,7 @@ class Rerun:
         return Replay(self.backend, self.request.target, self.args, self.kwargs, taken=self.taken)
 
     def _effect(self, replay: Replay) -> str:
-        # A side effect of running the program again that cannot be undone; empty if none is known.
+        # Return a side effect of running the program again that cannot be undone; empty if none is known.
         lost = replay.state.lost
         return f"takes from {kind(lost[0])}, or gives to it" if lost else replay.state.effect()
 
@@ -328,7 +336,7 @@ class Rerun:
 
 
 def versions(backend: Backend, given: Iterable[Any]) -> list[int | None]:
-    """The framework's count of writes for each tensor among these, as far as it counts them."""
+    """Return, for each tensor among these values, the framework's count of writes, if there is one."""
     is_tensor, version = backend.arrays.is_tensor, backend.arrays.version
     return [version(value) for value in given if is_tensor(value)]
 

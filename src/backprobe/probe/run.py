@@ -25,19 +25,19 @@ from backprobe.tracing.transcribe import over
 
 
 class TargetRun(Form):
-    """One call of a target: forward, and then backward from its output."""
+    """One call of a target: it runs forward, and then backward from the output."""
 
     differentiated: list[int]
     """The numbers of the values that are differentiated."""
 
     schema: Schema
     cut: Record | None = None
-    """The record of a run whose output depends on nothing that is differentiated."""
+    """The record of the run, if the output depends on no differentiated value."""
 
     def record(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Recording:
-        """Run forward and backward. Nothing is left behind, whatever happens.
+        """Run forward and backward. Everything installed for the run is removed, even after an error.
 
-        If the user interrupts it, the KeyboardInterrupt has the recording up to then as ``so_far``.
+        If the user interrupts the run, the attribute ``so_far`` of the KeyboardInterrupt is the recording up to then.
         """
         try:
             inputs = self.inputs(args, kwargs)
@@ -57,13 +57,13 @@ class TargetRun(Form):
             self.trace.release()
             self.tape.release()
             if self.replacing is not None:
-                self.replacing.failed = None  # its traceback holds the program's frames, and these hold this run
+                self.replacing.failed = None  # its traceback holds frames of the program, which hold this run
 
     def _program(self, inputs: Mapping[str, Any]) -> Ran:
-        # Forward, up to the choice of the output.
+        # Run forward, and choose the outputs.
         result = self.returned(self.forward(inputs))
         if self.replacing is not None and self.replacing.failed is not None:
-            raise self.replacing.failed  # raise it again, since the program caught it
+            raise self.replacing.failed  # raise the error again, because the program caught it
         self.doing = "choosing the output of"
         outputs = [self.output(result, one) for one in self.probe.asked]
         self.doing = "differentiating"
@@ -81,7 +81,8 @@ class TargetRun(Form):
         return Ran(result, roots, self.trace.captures(self.schema), None if kept is None else self._flow(kept))
 
     def _flow(self, kept: Callable[[str, Any], Any]) -> Callable[[int, Any], Any]:
-        # The function that selects which contributions are kept for each capture. Backends know captures by position.
+        # Return a function that selects the contributions to keep for each capture. Backends identify captures by
+        # position.
         names, captured = self.schema.names.of_entries, self.schema.captured
         return lambda at, flowed: kept(names[captured[at]][0], flowed)
 
@@ -113,18 +114,18 @@ class TargetRun(Form):
         return Recording(self.judged(ran), result)
 
     def hold(self, output: ProbedOutput) -> int:
-        """The number of the differentiated value, which always has an entry."""
+        """Return the number of the differentiated value, which always has an entry."""
         return self.trace.hold_output(output.tensor, output.path, output.name or "return")
 
     def inputs(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The values to make differentiable, by name."""
+        """Return the values to make differentiable, by name."""
         return {}
 
     def forward(self, inputs: Mapping[str, Any]) -> Any:
         raise NotImplementedError
 
     def output(self, result: Any, asked: AskedOutput) -> ProbedOutput:
-        """The output that was requested. Raises BadOutput or NothingToDifferentiate."""
+        """Return the requested output. Raises BadOutput or NothingToDifferentiate."""
         words, of, cotangent = Words(framework=self.backend.name, key=asked.key), asked.of, asked.cotangent
         inner = named_output(self.trace, result, of, cotangent, words)
         if inner is not None:

@@ -1,4 +1,4 @@
-"""A whole script, run as ``python script.py`` would run it, and a report on the first iteration that matters."""
+"""Runs a whole script as ``python script.py`` would, and reports on the first iteration with a finding."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ STOPPED = "this is iteration {} of those that {}; the script was stopped after i
 ENDED = "all {} iterations of the script that {} were looked at, and this is the last"
 RUN_BACKWARD, TAKE_GRADIENTS = "run backward()", "take gradients"
 LATER = ", and later ones were not looked at: {} looks at up to ten"
-USUAL = 2  # iterations; the second one also shows effects of the first
+USUAL = 2  # the usual number of iterations: the second also shows effects of the first
 CLEAN = "no NaN or Inf comes to an output or a gradient: {} and {} were checked, in {}"
 CLEAN_GRADIENTS = "no NaN or Inf comes to a gradient, nor to what it is of: {} were checked"
 BEFORE = "earlier, in an iteration without backward(): {}{}"
@@ -52,8 +52,8 @@ NO_BACKWARD = "no backward() ran"
 NO_GRADIENT = "the script took no gradient"
 IN_GRAPH = "the script builds a graph for a session, which was not followed"
 GRADIENT = "this is gradient {} of those that the script takes; it was stopped there"
-MOST = 4  # births in parts without backward that are kept
-AGAIN = 8  # iterations to wait for modules that no iteration has called yet
+MOST = 4  # the most findings to keep from parts without backward
+AGAIN = 8  # the most iterations to wait for modules that were not called yet
 CALLED_LATER = "modules that were not called in an earlier iteration were called in a later one"
 USED_LATER = "parameters that got no gradient in an earlier iteration got one in a later one"
 UNUSED = "none of these parameters got a gradient in any of {} iterations"
@@ -61,7 +61,7 @@ NEVER = "no module of these was called in any of {} iterations"
 
 
 def imported(tree: ast.Module) -> set[str]:
-    """The packages that a script imports."""
+    """Return the names of the packages that a script imports."""
     nodes = [*ast.walk(tree)]
     named = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     named += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
@@ -69,7 +69,9 @@ def imported(tree: ast.Module) -> set[str]:
 
 
 def frameworks_of(file: str, asked: str | None) -> list[str]:
-    """The frameworks to observe: the requested one, or all, beginning with those that the script itself imports."""
+    """Return the frameworks to observe: the requested one, or all, beginning with those that the script itself
+    imports.
+    """
     if asked is not None:
         return [asked]
     try:
@@ -80,7 +82,7 @@ def frameworks_of(file: str, asked: str | None) -> list[str]:
 
 
 class ScriptBlock(LoopPart):
-    """One of the blocks in which a script is recorded. The script itself does not know about it."""
+    """One of the blocks in which a script is recorded. The script's code does not contain the block."""
 
     has_own_options = True
     useless: UselessGradients | None = None
@@ -123,17 +125,18 @@ class Script:
         most: float = math.inf,
     ) -> None:
         self.judge, self.steps, self.more = judge, steps, more
-        self.most = most  # the iteration after which the search ends
+        self.most = most  # after this many iterations, the search ends
         self.spec = spec  # the spec of a module that runs like ``python -m``
         self.probe, self.file, self.arguments = probe, file, [file, *arguments]
         self.answer: Report | None = None
-        self.before: dict[str, None] = {}  # sentences about findings in parts that ran no backward
-        self.last: Report | None = None  # the report on a part that ran no backward
+        self.before: dict[str, None] = {}  # sentences about findings in parts without backward, in order
+        self.last: Report | None = None  # the report on the last part without backward
         self.uncalled: set[str] | None = None  # parameters without a gradient while some module was not called
-        # True if no module of these parameters was called; otherwise the modules ran with other parameters
+        # True if no module with these parameters was called. False if modules ran, but with other tensors as
+        # parameters.
         self.is_uncalled = False
         self.iterations = self.values = self.gradients = 0
-        self.does = RUN_BACKWARD  # the action of the script in each iteration, in words for messages
+        self.does = RUN_BACKWARD  # what the script does in each iteration, for messages
         self.useless: UselessGradients | None = None
         self.backend: Backend | None = None  # the backend of the script's framework
         self.began = 0.0
@@ -181,7 +184,7 @@ class Script:
     def _block(self, probe: Request, backend: Backend, frame: FrameType) -> ScriptBlock:
         block = ScriptBlock(probe, backend, frame)
         if self.backend is None:
-            # the framework is already imported by now, and another run need not import it
+            # Measure the time from here: the framework is imported by now, and another run need not import it again.
             self.began = time.monotonic()
         self.backend = backend
         if self.useless is None and backend.useless is not None and not probe.options.nonfinite:
@@ -191,12 +194,12 @@ class Script:
         return block
 
     def _say_all(self) -> None:
-        # The script ended before running the requested number of iterations.
+        # Add a note if the script ended before the requested number of iterations.
         if self.answer is not None and self.steps > 1 < self.iterations:
             self.answer = replace(self.answer, notes=(ENDED.format(self.iterations, self.does), *self.answer.notes))
 
     def _may_show_more(self) -> bool:
-        # Was the script stopped without a finding, and is there a command to look at ``more`` iterations?
+        # Did the script stop without a finding, so that examining ``more`` iterations could show one?
         assert self.answer is not None
         return bool(self.more and self.answer.ok) and self.iterations >= self.steps
 
@@ -223,21 +226,22 @@ class Script:
         return False
 
     def _judged(self, recording: Recording) -> Report:
-        # The report. If there are several outputs and the judge takes only one, the first report with a finding.
+        # Return the report. If there are several outputs and the judge takes only one, return the first report with a
+        # finding.
         if self.judge is explain or not recording.record.is_of_several:
             return self.judge(recording)
         reports = [self.judge(recording.of(key)) for key in recording.output_keys]
         return next((one for one in reports if not one.ok), reports[-1])
 
     def _with_earlier(self, report: Report, record: Record) -> Report:
-        # Extend a report by findings about values that earlier iterations have left in variables.
+        # Return the report with findings about values that earlier iterations have left in variables.
         report = self.earlier.explained(report, record)
         if report.ok:
             self.earlier.keep(record)
         return report
 
     def _still_lacking(self, record: Record) -> Record:
-        # The record, listing only parameters that lacked their gradient in every iteration so far.
+        # Return the record. It lists only those untrained parameters that had no gradient in any iteration so far.
         training = record.training
         if training is None or self.uncalled is None:
             return record
@@ -245,8 +249,8 @@ class Script:
         return replace(record, training=replace(training, untrained=kept))
 
     def _is_open(self, report: Report, record: Record) -> bool:
-        # Could a later iteration show something new, such as a module that no iteration has called yet (one of several
-        # experts)?
+        # Could a later iteration show something new? For example, one of several expert modules may be called only
+        # later.
         assert self.answer is not None
         lacking = () if record.training is None else record.training.untrained
         again = self.uncalled is not None
@@ -284,7 +288,7 @@ class Script:
         return True
 
     def _explained_before(self, report: Report, record: Record) -> None:
-        # Keep a report on a part without backward: it may be the only report, or explain a later one.
+        # Store a report on a part without backward. It may remain the only report, or explain a later one.
         if self.last is None or self.last.ok:
             is_graph = any(note.code == "graph_not_followed" for note in record.notes)
             none_taken = IN_GRAPH if is_graph else NO_GRADIENT
@@ -303,7 +307,7 @@ class Script:
             self.before[BEFORE.format(one.headline, where)] = None
 
     def _is_clean(self, record: Record) -> bool:
-        # Is every value, gradient and written parameter finite? The checked ones are counted.
+        # Is every value, gradient and written parameter finite? Those that were checked are counted.
         judged = [entry.finiteness for entry in record.entries if entry.finiteness is not None]
         counts = [count for one in judged for count in (one.value, one.grad) if count is not None]
         self.values += sum(one.value is not None for one in judged)
@@ -312,12 +316,12 @@ class Script:
         return all(count.is_finite for count in counts) and not (written or any(one.made for one in judged))
 
     def with_nonfinite(self) -> Script:
-        """A new run of this script with ``nonfinite=True``, for as many iterations as this run had."""
+        """Return a new run of this script with ``nonfinite=True``, for as many iterations as this run had."""
         probe = replace(self.probe, options=replace(self.probe.options, nonfinite=True))
         return Script(probe, self.file, self.arguments[1:], self.judge, spec=self.spec, most=self.iterations)
 
     def experiments(self, beginning: Beginning) -> ScriptExperiments | None:
-        """The object that runs the script again for experiments; None if it took no gradient."""
+        """Return the object that runs the script again for experiments; None if the script took no gradient."""
         if self.backend is None or not self.passes:
             return None
         return ScriptExperiments(
@@ -332,7 +336,7 @@ class Script:
         )
 
     def report(self) -> Report | None:
-        """The report, even if the script raised an error; None if nothing was recorded."""
+        """Return the report, even if the script raised an error; None if nothing was recorded."""
         if self.answer is not None:
             return self.answer
         if self.probe.options.nonfinite and (self.iterations or self.last is None) and self.values:
@@ -346,7 +350,7 @@ class Script:
 
 
 def _numbers(record: Record, backend: Backend) -> list[float]:
-    # For each value of which a gradient was taken, the sum of its numbers, if the value still exists.
+    # Return the sum of the numbers of each value whose gradient was taken, if the value still exists.
     found = []
     for entry in [record.entries[at] for at in record.outputs]:
         with suppress(BackprobeError):

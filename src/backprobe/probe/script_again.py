@@ -1,4 +1,4 @@
-"""A script in which NaN or Inf was found runs once more, this time observing how they are made.
+"""If NaN or Inf was found in a script, runs the script again to observe the operations that make them.
 
 Without ``nonfinite=True``, only values that still exist at the end of an iteration are known, and nothing about the
 operations of backward. So the script runs again up to where it was stopped, if that is possible.
@@ -20,8 +20,10 @@ AGAIN = "the script ran once more up to there, for the values and operations in 
 
 
 def looked_at_again(report: Report, script: Script, again: ScriptExperiments) -> Report:
-    """The report with its findings about NaN and Inf replaced by the findings of a run with ``nonfinite=True``."""
-    from backprobe.explain.nonfinite import is_nonfinite  # which imports NumPy
+    """Return the report. Its findings about NaN and Inf are replaced by those of another run, with
+    ``nonfinite=True``.
+    """
+    from backprobe.explain.nonfinite import is_nonfinite  # local import: it needs NumPy
 
     if not any(map(is_nonfinite, report)):
         return report

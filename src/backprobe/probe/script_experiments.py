@@ -62,7 +62,7 @@ TIME_OVER = "not all that was found was tried: the {seconds:.0f} s for that were
 
 
 class Beginning:
-    """The state of the process when a script began: modules, and random states."""
+    """The state of the process when a script began: its imported modules, and its random states."""
 
     def __init__(self) -> None:
         self.modules = {*sys.modules}
@@ -70,7 +70,7 @@ class Beginning:
         self.states = [(write, read()) for read, write in random_states(self.known)]
 
     def again(self, backend: Backend, bridges: Bridges) -> None:
-        """Restore the random states, so that the same random numbers come again."""
+        """Restore the random states, so that the script gets the same random numbers again."""
         if backend.name not in self.known:
             bridges.begin()
         for write, state in self.states:
@@ -78,15 +78,15 @@ class Beginning:
 
 
 def random_states(names: Collection[str]) -> Sequence[RandomState]:
-    """The random states of Python, NumPy and these frameworks."""
-    from backprobe.backends.random_states import OF_PYTHON  # imports NumPy
+    """Return the functions that read and write the random states of Python, NumPy and these frameworks."""
+    from backprobe.backends.random_states import OF_PYTHON  # local import: it needs NumPy
 
     return [*OF_PYTHON, *(state for name in names for state in load_backend(name).state(None).random_states())]
 
 
 @dataclass(frozen=True)
 class HeardRun:
-    """The losses of a run, the operations that made NaN or Inf, and their number after each backward pass."""
+    """The losses of a run, the operations that made NaN or Inf, and how many there were after each backward pass."""
 
     losses: Sequence[float | None]
     births: Sequence[HeardBirth]
@@ -96,8 +96,8 @@ class HeardRun:
 class ScriptExperiments:
     """Runs one script again, after it ended or was stopped.
 
-    ``passes`` is how often it had run backward, ``losses`` are the last values that it ran backward from, if known, and
-    ``seconds`` is how long it took, without importing its framework.
+    ``passes`` is how often the script had run backward. ``losses`` are the values from which it ran backward last, if
+    known. ``seconds`` is the time that it took, without importing its framework.
     """
 
     def __init__(
@@ -123,7 +123,9 @@ class ScriptExperiments:
         self.remedies = ScriptRemedies(self._run, self.names_of, backend.edits)
 
     def with_tried(self, report: Report) -> Report:
-        """The report with the results of experiments on its findings. A note may be added; nothing else changes."""
+        """Return the report with the results of experiments on its findings. A note may be added; nothing else
+        changes.
+        """
         return self.safely(report, lambda report: any(map(_own_place, report)), self._tries)
 
     def _tries(self, report: Report) -> Iterator[Report]:
@@ -136,7 +138,9 @@ class ScriptExperiments:
     def safely(
         self, report: Report, is_wanted: Callable[[Report], bool], tries: Callable[[Report], Iterator[Report]]
     ) -> Report:
-        """Returns the last report that ``tries`` yields, with a note if it was ended by an error or a side effect."""
+        """Return the last report that ``tries`` yields. If an error or a side effect ended the trials, it has a
+        note.
+        """
         try:
             if not is_wanted(report) or not self.may_try():
                 return report
@@ -155,10 +159,10 @@ class ScriptExperiments:
             return not_tried(report, error)
 
     def hearing(self, edits: Sequence[Edit] = (), passes: int | None = None) -> HeardRun | None:
-        """Another run of the script with these edits, and the operations in it that made NaN or Inf.
+        """Run the script with these edits. Returns the operations in this run that made NaN or Inf.
 
-        It ends after ``passes`` backward passes, or else after the step that follows the script's last pass. None if
-        the script cannot run again, or if its framework reports no operations.
+        The run ends after ``passes`` backward passes. By default it ends after the step that follows the script's last
+        pass. None if the script cannot run again, or if its framework reports no operations.
         """
         if self.backend.hear_births is None:
             return None
@@ -180,7 +184,7 @@ class ScriptExperiments:
 
     @contextmanager
     def as_before(self) -> Iterator[None]:
-        """A context after which the state of the process is restored."""
+        """Return a context after which the state of the process is restored."""
         from backprobe.backends.random_states import put_back
 
         folder, environment, path = os.getcwd(), dict(os.environ), [*sys.path]
@@ -223,7 +227,7 @@ class ScriptExperiments:
     def _at_its_line(self, one: Finding, targets: Sequence[int]) -> Finding:
         if not targets:
             return one
-        if Known.NOWHERE in one.known:  # a bridge on that line would lead nowhere
+        if Known.NOWHERE in one.known:  # a gradient over this line would reach nothing
             as_is = self._run(BridgingPlan(frozenset()), self._is_over)
             return one if as_is is None or not as_is.losses else self.remedies.with_result_kept(one, as_is)
         plan, behind = BridgingPlan(frozenset(targets), one.lost or _named(one), is_followed=True), frozenset[int]()
@@ -237,8 +241,9 @@ class ScriptExperiments:
         return self.remedies.with_remedy(replace(one, tried=(*one.tried, said)), run, others) if said else one
 
     def _further(self, first: BridgedRun, plan: BridgingPlan) -> tuple[BridgedRun | None, BridgingPlan, frozenset[int]]:
-        # Another run, if a bridge on one line has no effect: also bridging lines after it, statements that reach it
-        # through a library, or everything that it writes into. Returns the run, its plan, and the lines after it.
+        # Make another run if a bridge on one line had no effect. It also bridges lines after this line, statements that
+        # reach the line through a library, or all values that the line writes into. Returns the run, its plan, and the
+        # further lines.
         behind = frozenset([*first.ends][:MOST_BEHIND])
         run, behind = self._with_behind(plan, behind) if behind else (None, behind)
         if run is not None:
@@ -248,7 +253,8 @@ class ScriptExperiments:
         return self._bridged(plan), plan, frozenset()
 
     def _with_behind(self, plan: BridgingPlan, behind: frozenset[int]) -> tuple[BridgedRun | None, frozenset[int]]:
-        # A run that also bridges these lines, if gradients then arrive. If one of the lines suffices, only that one.
+        # Return a run that also bridges these lines, if gradients then arrive. If one of the lines is enough, only that
+        # line is bridged.
         run = self._bridged(replace(plan, targets=plan.targets | behind))
         if run is None or not run.arrived:
             return None, behind
@@ -259,7 +265,7 @@ class ScriptExperiments:
         return run, behind
 
     def _bridged(self, plan: BridgingPlan) -> BridgedRun | None:
-        # A run with bridges; None if it raises an error, or takes another course than the script did.
+        # Return a run with bridges; None if it raises an error, or if its losses differ from those of the script.
         run = self._run(plan, self._is_over)
         if run is None or not run.losses or not run.count:
             return None
@@ -272,7 +278,7 @@ class ScriptExperiments:
         return len(losses) >= self.passes and (is_last or len(losses) >= 10 * self.passes + 10)
 
     def _depends(self, bridged: BridgedRun, plan: BridgingPlan) -> bool:
-        # Does a loss change if the statements read other numbers?
+        # Does a loss change if these statements read other numbers?
         passes = len(bridged.losses)
         for by in MOVES:
             moved = self._run(replace(plan, by=by, is_wide=False), lambda losses: len(losses) >= passes)
@@ -297,8 +303,7 @@ class ScriptExperiments:
         edits: Sequence[Edit] = (),
         within: AbstractContextManager[Any] | None = None,
     ) -> BridgedRun | None:
-        # Run the script with a plan. None if nothing can be concluded, because of an error or because the run took too
-        # long.
+        # Run the script with a plan. Returns None if nothing can be concluded, because of an error or lack of time.
         if not (self.left or edits) or time.monotonic() > self.until:
             return None
         assert self.backend.bridges is not None
@@ -317,7 +322,7 @@ class ScriptExperiments:
     def anew(self, code: Code, names: Mapping[str, Any], bridges: Bridges) -> Iterator[bool]:
         """Within this context the script can run again as in a new process, with this code for its modules.
 
-        Yields False if another program is being run again at this time.
+        Yields False if another program is already running again.
         """
         with ExitStack() as entered:
             if not entered.enter_context(silent()):
@@ -329,7 +334,7 @@ class ScriptExperiments:
             entered.enter_context(writing_refused(bridges.writers))
             entered.enter_context(harmless(os.path.basename(self.file)))
             self.beginning.again(self.backend, bridges)
-            # a new process would not have compiled functions
+            # compiled functions are removed, because a new process would not have them
             entered.enter_context((self.backend.uncompiled or nullcontext)())
             yield True
 
@@ -349,7 +354,7 @@ class ScriptExperiments:
         return True
 
     def _total(self, value: Any) -> float | None:
-        # The sum of the numbers of a tensor or array.
+        # Return the sum of the numbers of a tensor or array.
         if self.backend.arrays.is_tensor(value):
             value = self.backend.arrays.numbers(value)
         is_array = type(value).__module__ == "numpy" and hasattr(value, "dtype") and value.dtype.kind in "biufc"
@@ -361,12 +366,12 @@ class ScriptExperiments:
         return self.codes[file]
 
     def _edited(self, edits: Sequence[Edit], file: str) -> CodeType:
-        # The compiled code of a file with edits. Raises SyntaxError.
+        # Return the compiled code of a file with edits. Raises SyntaxError.
         own = [one for one in edits if os.path.abspath(one.file) == file]
         return with_hooks(edited(own[0].text, own), file, self.statements) if own else self._code(file)
 
     def names_of(self, file: str) -> Mapping[str, Any]:
-        """The global names of a file of the script, with their values."""
+        """Return the global names of a file of the script, with their values."""
         return self.names.get(file) or names_of(file)
 
 
@@ -375,8 +380,8 @@ def _noted(report: Report, note: str) -> Report:
 
 
 def _own_place(one: Finding) -> tuple[str, int] | None:
-    # The file and line of a finding that a bridge may prove, if it is the program's own line. It is None for useless
-    # gradients: gradients over a bridge would prove nothing there.
+    # Return the file and line of a finding, if it is a line of the program that a bridge can test. None for useless
+    # gradients, because gradients over a bridge would prove nothing about them.
     if Known.GRADIENT_THERE in one.known:
         return None
     if one.source is None or package(one.source.file) is not None or not one.source.file.endswith(".py"):
@@ -395,13 +400,13 @@ def _moved_to(statement: Statement, one: Finding, tried: str, framework: str) ->
 
 
 def _named(one: Finding) -> tuple[str, ...]:
-    # The values that a finding names.
+    # Return the names of the values that a finding mentions.
     return tuple(dict.fromkeys(name.strip("'`") for name in (*one.chain, one.name, *one.fields.values())))
 
 
 def _said(one: Finding, run: BridgedRun, instead: Collection[Statement], behind: Collection[Statement]) -> str:
-    # A sentence about the gradients that arrive over bridges, as evidence for a finding. Empty if the run proves
-    # nothing. Other lines than the finding's own may have been bridged, instead of it or in addition.
+    # Return a sentence about the gradients that arrive over bridges, as evidence for a finding. Empty if the run proves
+    # nothing. Besides the finding's own line, or instead of it, other lines may have been bridged.
     names = run.names_arrived()
     is_known = bool(one.lost) and any(held is not None for held in run.resolved.values())
     count = len(names) if is_known else len(run.arrived)
@@ -418,7 +423,8 @@ def _said(one: Finding, run: BridgedRun, instead: Collection[Statement], behind:
 
 
 def _not_registered(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[..., Any]:
-    # Replaces ``atexit.register``: the script registered its exit functions in the first run.
+    # Used instead of ``atexit.register``. It does nothing, because the script registered its exit functions in the
+    # first run.
     return function
 
 

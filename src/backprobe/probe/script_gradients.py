@@ -1,4 +1,5 @@
-"""Computes each gradient that a script takes of a function once more, under a probe. Used for JAX, which has no blocks.
+"""Observes a script that takes gradients of functions, and computes each gradient again under a probe. This is used for
+JAX, which has no blocks.
 
 The script runs without compilation. It is stopped at the first gradient with a finding, or when a function without
 findings is differentiated a second time. If the first gradient of a function leaves a question open, its second one is
@@ -39,10 +40,10 @@ UNCOMPILED = "the script was run uncompiled, which hides this"
 NOT_AGAIN = "the gradient that {} returned could not be taken again: {}"
 
 WAITED = 8
-"""How many gradients of other functions may be taken while waiting for the second gradient of one function."""
+"""The most gradients of other functions to wait for the second gradient of one function."""
 
 UNITS = {"bfloat16": 2.0**-7, "float16": 2.0**-10}
-"""The unit of rounding of each dtype with coarse rounding."""
+"""The unit of rounding of the dtypes with coarse rounding."""
 
 FROZEN = Reason("frozen")
 
@@ -61,15 +62,15 @@ class ScriptGradients:
         self.listening = ExitStack()
         self.backend: Backend | None = None
         self.is_explain = judge is explain and not probe.options.nonfinite
-        # for each function, the observations on its first gradient; None if its next gradient cannot show more
+        # For each function, the observations on its first gradient. None if a further gradient cannot show more.
         self.known: dict[Any, Observed | None] = {}
         self.open: Any = None  # the function of the last report, if its second gradient may show more
-        self.waited = 0  # gradients of other functions since then
+        self.waited = 0  # gradients of other functions since the last report
         self.count = 0  # gradients that the script has taken
         self.last = 0  # the number of the gradient that was reported last, counted from 1
 
     def listen(self, backend: Backend) -> None:
-        """Begin to observe; later calls do nothing."""
+        """Begin to observe gradients. Later calls have no effect."""
         guards = backend.guards
         if self.backend is None and guards is not None and guards.functions is not None:
             self.backend = backend
@@ -82,7 +83,7 @@ class ScriptGradients:
 
     def _came(self, asked: GuardedGradient, bad: Found, is_value: bool) -> None:
         self.count += not is_value
-        self.last = self.count + is_value  # a function's value is reported before its gradient
+        self.last = self.count + is_value  # with ``is_value``, the gradient is counted later
         if self.probe.options.nonfinite and not bad:
             return
         function = getattr(asked.function, "__code__", asked.function)
@@ -96,7 +97,7 @@ class ScriptGradients:
             return
         report, found = self._report(asked, before)
         is_open = before is None and (found.is_open or bool(found.endings) or bool(report.of_kind(ALL_ZERO)))
-        self.known[function] = found if is_open else None  # the next batch may give other findings
+        self.known[function] = found if is_open else None  # another batch may give other findings
         is_instead = before is not None and self.open is function
         self.open = function if is_open else None
         if self.taken(report, is_instead) and not (is_open and report.of_kind(ALL_ZERO)):
@@ -127,7 +128,7 @@ class ScriptGradients:
         return Report(NOT_AGAIN.format(asked.asked, why), complete=False), Observed()
 
     def _rerun(self, asked: GuardedGradient, request: Request, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Rerun:
-        # The function by which an experiment takes the gradient again.
+        # Return the object with which an experiment takes this gradient again.
         assert self.backend is not None
         backend = self.backend
 
@@ -140,7 +141,8 @@ class ScriptGradients:
 
 
 def _where_traced(error: Exception, backend: Backend) -> tuple[Finding, ...]:
-    # The line that raises the error, if the error arises only because the script runs without compilation.
+    # Return a finding with the line that raises the error, if it arises only because the script runs without
+    # compilation.
     line = None if backend.traced_line is None else backend.traced_line(error)
     if line is None:
         return ()
@@ -152,7 +154,7 @@ def _is_any(name: str) -> bool:
 
 
 def _arguments(record: Record, wrt: frozenset[str]) -> dict[int, None]:
-    # The positions of the entries of these arguments.
+    # Return the positions of the entries of these arguments.
     return {
         at: None
         for full, at in record.names.items()
@@ -182,7 +184,7 @@ def with_own_gradients(record: Record, asked: GuardedGradient) -> Record:
 def with_zeros(
     record: Record, asked: GuardedGradient, is_explain: bool, before: Observed | None
 ) -> tuple[Record, Observed]:
-    """The record with notes on useless gradients, and the other observations about this gradient.
+    """Return the record with notes on useless gradients, and the other observations about this gradient.
 
     The notes say that all gradients are exactly 0, or name each gradient that is 0 because every path to the output has
     a derivative of 0. Observations made both in this gradient and in the previous one are noted, too.
@@ -203,7 +205,7 @@ def with_zeros(
 
 
 def _small(arrays: Arrays, there: Sequence[Entry]) -> list[str]:
-    # The names of arguments whose gradient is far smaller than the others.
+    # Return the names of arguments whose gradient is far smaller than the others.
     known = {one.name: arrays.summary(one.held_grad) for one in there}
     largest = {name: one.largest for name, one in known.items() if one is not None and not one.nonfinite}
     most = max(largest.values(), default=0.0)
@@ -214,9 +216,10 @@ def _small(arrays: Arrays, there: Sequence[Entry]) -> list[str]:
 def counted(
     record: Record, wrt: frozenset[str], unused: Collection[str], trained: Collection[str] | None = None
 ) -> Record:
-    """The record with a census of the parameters, which are the differentiated arguments.
+    """Return the record, with the facts about which parameters were trained. The parameters are the differentiated
+    arguments.
 
-    For a Flax NNX model, ``trained`` names the parameters. Running statistics are arguments too, and count as frozen.
+    For a Flax NNX model, ``trained`` names the parameters. Running statistics are also arguments, but count as frozen.
     """
     every = [(at, record.entries[at]) for at in _arguments(record, wrt)]
     floating = [(at, one) for at, one in every if one.status not in (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT)]

@@ -1,4 +1,6 @@
-"""NaN and Inf of a whole script: it runs again with its operations observed, first unchanged and then with remedies."""
+"""Examines NaN and Inf in a whole script. The script runs again with its operations observed, first unchanged and then
+with remedies.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,14 @@ from backprobe.source.edits import Edit
 if TYPE_CHECKING:
     from backprobe.remedies.numerics import Cure
 
-RUNS = 12  # runs with remedies
+RUNS = 12  # the most runs with remedies
 
 
 def with_numbers(report: Report, again: ScriptExperiments) -> Report:
-    """The report with numbers for births inside of called functions, and with the effect of each remedy."""
-    from backprobe.explain.nonfinite.second_look import lacking, lacking_in_backward  # these import NumPy
+    """Return the report with numbers for NaN and Inf that arose inside called functions, and with the effect of each
+    remedy.
+    """
+    from backprobe.explain.nonfinite.second_look import lacking, lacking_in_backward  # local import: these need NumPy
     from backprobe.remedies.numerics import is_curable
 
     return again.safely(
@@ -32,7 +36,7 @@ def with_numbers(report: Report, again: ScriptExperiments) -> Report:
 
 
 def _heard(report: Report, again: ScriptExperiments) -> Iterator[Report]:
-    from backprobe.explain.nonfinite.second_look import with_heard  # these import NumPy
+    from backprobe.explain.nonfinite.second_look import with_heard  # local import: it needs NumPy
     from backprobe.remedies.numerics import with_cures
 
     as_it_is = again.hearing()
@@ -45,17 +49,17 @@ def _heard(report: Report, again: ScriptExperiments) -> Iterator[Report]:
 
 @dataclass
 class _Trials:
-    # Runs the script with remedies, and compares with an unchanged run.
+    # Runs the script with remedies, and compares the runs with a run of the unchanged script.
     again: ScriptExperiments
     before: HeardRun
     left: int = RUNS
     known: dict[tuple[Edit, int | None], HeardRun | None] = field(default_factory=dict)
 
     def __call__(self, finding: Finding, edit: Edit) -> Cure | str:
-        """The effect of a remedy on a birth of NaN or Inf, according to the operations observed until the script was
-        stopped.
+        """Return the effect of a remedy on an operation that made NaN or Inf, judging by the operations observed until
+        the script was stopped.
         """
-        from backprobe.explain.nonfinite.text import say  # these import NumPy
+        from backprobe.explain.nonfinite.text import say  # local import: it needs NumPy
         from backprobe.remedies.numerics import CLOSE, FAILED, Cure
 
         count = self.again.passes
@@ -67,7 +71,7 @@ class _Trials:
             if self._is_still_born(finding, heard):
                 return FAILED
         elif not _in_backward(heard) < _in_backward(self.before.births):
-            return ""  # the same operations may belong to another line
+            return ""  # the remaining operations may belong to another line
         is_whole = not heard and all(map(_is_finite, losses))
         pairs = list(zip(self.before.losses, losses, strict=False))
         finite = [(was, now) for was, now in pairs if was is not None and now is not None and math.isfinite(was)]
@@ -79,25 +83,25 @@ class _Trials:
         return Cure(say(code, **said), is_whole, is_equal and bool(finite))
 
     def _is_still_born(self, finding: Finding, heard: Sequence[HeardBirth]) -> bool:
-        # Does the line still make NaN or Inf? The -Inf of a mask, which it also made before, is not the NaN that was
-        # found there.
-        from backprobe.explain.nonfinite.second_look import is_at  # these import NumPy
+        # Does the line still make NaN or Inf? If it makes the -Inf of a mask, as it did before, that is not the NaN of
+        # the finding.
+        from backprobe.explain.nonfinite.second_look import is_at  # local import: it needs NumPy
 
         before = {(one.operation, _word(one)) for one in self.before.births if is_at(finding, one.lines)}
         now = {(one.operation, _word(one)) for one in heard if is_at(finding, one.lines)}
         return not now <= before or finding.fields.get("word", "") in ("", *(word for _, word in now))
 
     def _is_after_backward(self, finding: Finding) -> bool:
-        # Does the NaN or Inf arise in the step after the last backward pass? A run that ends with this pass does not
-        # show it.
-        from backprobe.explain.nonfinite.second_look import is_at  # these import NumPy
+        # Does the NaN or Inf arise in the optimizer's step after the last backward pass? A run that ends with this pass
+        # would not show it.
+        from backprobe.explain.nonfinite.second_look import is_at  # local import: it needs NumPy
 
         until = [*self.before.counts, len(self.before.births)][self.again.passes - 1]
         places = [at for at, one in enumerate(self.before.births) if is_at(finding, one.lines)]
         return finding.kind == "born" and bool(places) and places[0] >= until
 
     def _run(self, edit: Edit, passes: int | None) -> HeardRun | None:
-        # A run with the edit, which is made once; None if it could not be made.
+        # Return a run with the edit. It is made only once. None if no runs are left, or if the run failed.
         if (edit, passes) not in self.known:
             self.known[edit, passes] = self.again.hearing([edit], passes) if self.left > 0 else None
             self.left -= 1
@@ -105,13 +109,13 @@ class _Trials:
 
 
 def _in_backward(heard: Sequence[HeardBirth]) -> set[str]:
-    # The operations that made NaN or Inf in backward, for births without a line.
+    # Return the operations that made NaN or Inf in backward, for findings without a line.
     return {one.operation for one in heard if one.is_backward}
 
 
 def _word(birth: HeardBirth) -> str:
-    # NaN or Inf, as in a finding.
-    from backprobe.explain.nonfinite.states import WORDS, of_numbers  # these import NumPy
+    # Return "NaN" or "Inf", in the words of findings.
+    from backprobe.explain.nonfinite.states import WORDS, of_numbers  # local import: it needs NumPy
 
     return WORDS[of_numbers(birth.result)]
 

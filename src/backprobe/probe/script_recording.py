@@ -18,7 +18,9 @@ STOPPED = Note("first_gradients")
 
 
 class ScriptRecording:
-    """One run of a script. It is stopped when it takes gradients a second time, as that iteration repeats the first."""
+    """One run of a script. It is stopped when it takes gradients a second time, because that iteration repeats the
+    first.
+    """
 
     def __init__(self, probe: Request, file: str, arguments: Sequence[str], spec: ModuleSpec | None = None) -> None:
         self.spec = spec  # the spec of a module that runs like ``python -m``
@@ -45,7 +47,7 @@ class ScriptRecording:
         self.differentiates_functions = True
 
     def _over(self, block: LoopPart, error: BaseException | None) -> bool:
-        # Called when a part of the script is over. Returns whether it was the second that took gradients.
+        # Called when a part of the script is over. Returns whether this was the second part that took gradients.
         if not block.recording.outputs:
             return False
         if self.recording is not None:

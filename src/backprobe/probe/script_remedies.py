@@ -15,7 +15,7 @@ from backprobe.remedies.candidates import Table
 from backprobe.source.bridged_code import Statement
 from backprobe.source.edits import Edit
 
-MOST = 6  # runs
+MOST = 6  # the most runs
 
 Runs = Callable[[BridgingPlan, Stop, Sequence[Edit]], BridgedRun | None]
 """Runs the script with edits. Returns None if nothing can be concluded from the run."""
@@ -34,11 +34,11 @@ class ScriptRemedies:
     """The loss of the first backward pass of the unchanged script."""
 
     def with_remedy(self, finding: Finding, bridged: BridgedRun, behind: Sequence[Statement]) -> Finding:
-        """The finding with the edits that bring the most gradients: one edit on the finding's own line, and one on each
-        line in ``behind``.
+        """Return the finding with the edits that restore the most gradients: one edit on the finding's own line, and
+        one on each line in ``behind``.
 
-        The finding loses its remedy if all edits that the remedy can mean were tried without success. ``bridged`` is
-        the run in which gradients came over bridges on these lines.
+        If all edits that a remedy can mean were tried without success, the remedy is removed from the finding.
+        ``bridged`` is the run in which these lines were bridged.
         """
         assert finding.source is not None
         wanted = finding.lost or tuple(bridged.names_arrived())
@@ -53,7 +53,7 @@ class ScriptRemedies:
         return replace(finding, remedy="") if found is finding and is_false else found
 
     def with_result_kept(self, finding: Finding, as_is: BridgedRun) -> Finding:
-        """For a call whose result is dropped: the finding with the name that the result may be assigned to.
+        """For a call whose result is not used, return the finding with a name to which the result may be assigned.
 
         ``as_is`` is a run of the unchanged script.
         """
@@ -65,8 +65,8 @@ class ScriptRemedies:
     def _best(
         self, finding: Finding, known: BridgedRun, ways: Sequence[Sequence[Edit]], wanted: Sequence[str]
     ) -> tuple[Finding, Sequence[TrialOutcome | None]]:
-        # The finding with the edits that bring the most gradients, if any do, and the outcome of each edit that was
-        # tried.
+        # Return the finding with the edits that restore the most gradients, if any do. Also return the outcome of each
+        # edit.
         self.passes, self.loss = len(known.losses), known.losses[0]
         best: tuple[Sequence[Edit], TrialOutcome] | None = None
         outcomes: list[TrialOutcome | None] = []
@@ -80,14 +80,14 @@ class ScriptRemedies:
         if best is None:
             return finding, outcomes
         edits, outcome = best
-        sentence = said(edits, outcome, len(wanted), "loss")  # a remedy that works proves more than a bridge
+        sentence = said(edits, outcome, len(wanted), "loss")  # a remedy that works is better evidence than a bridge
         return replace(finding, tried=(sentence,), edits=tuple(edits) if outcome.is_close else ()), outcomes
 
     def _edits_at(self, file: str, line: int) -> Sequence[Edit]:
         return edits_at(file, line, self.names_of(file), self.table)
 
     def together(self, findings: Sequence[Finding]) -> Sequence[Finding]:
-        """The findings; if several have edits and all edits work together, these are kept together as one patch."""
+        """Return the findings. If several have edits that all work together, these edits are kept as one patch."""
         several = [one for one in findings if one.edits]
         if len(several) < 2:
             return findings
@@ -101,7 +101,7 @@ class ScriptRemedies:
         return [one if one is several[0] else replace(one, edits=()) for one in findings]
 
     def _outcome(self, edits: Sequence[Edit], wanted: Sequence[str]) -> TrialOutcome | None:
-        # The outcome of a run with these edits; None if it is not known.
+        # Return the outcome of a run with these edits; None if it is not known.
         if not self.left:
             return None
         self.left -= 1

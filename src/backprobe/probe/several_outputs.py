@@ -15,7 +15,7 @@ Of = str | int | Callable[[Any], Any] | None
 
 @dataclass(frozen=True)
 class AskedOutput:
-    """A requested output and the key for its gradients; the key is None for a single output."""
+    """An output that was requested, with the key for its gradients. The key is None if there is only one output."""
 
     key: str | None
     of: Of
@@ -23,8 +23,8 @@ class AskedOutput:
 
     @property
     def leaf(self) -> str:
-        """The part after ``of()`` in the output's name, for an output that a function computes, and that has no name in
-        the program.
+        """Added to ``of()`` to name an output that a function computes, because such an output has no name in the
+        program.
         """
         return "" if self.key is None else f".{quote(self.key)}"
 
@@ -47,7 +47,7 @@ def refuse_several(of: Any, asked: str, instead: str, why: str = "it is about on
 
 
 def asked_of(of: Any, cotangent: Any) -> tuple[AskedOutput, ...]:
-    """The outputs that ``of`` and ``cotangent`` request. Raises BadOption.
+    """Return the outputs that ``of`` and ``cotangent`` request. Raises BadOption.
 
     >>> asked_of(["ce", "kl"], {"kl": 2.0})
     (AskedOutput(key='ce', of='ce', cotangent=None), AskedOutput(key='kl', of='kl', cotangent=2.0))
@@ -72,7 +72,7 @@ def asked_of(of: Any, cotangent: Any) -> tuple[AskedOutput, ...]:
 
 
 def _by_text(of: Sequence[Any]) -> dict[str, Any]:
-    # The outputs of a list of texts, which are also the keys.
+    # Return the outputs for a list of texts. Each text is also the key of its output.
     for one in of:
         if callable(one):
             raise BadOption(

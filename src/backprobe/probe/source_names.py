@@ -22,7 +22,7 @@ NO_TENSOR = (GradStatus.NOT_TENSOR, Reason("no_tensor_bound"))
 
 
 def bound_in(function: Any, scope: str = "", *, operations: bool = False) -> list[str]:
-    """The names that a function's source binds, without counts; empty if the source is not available.
+    """Return the names that a function's source binds, without counts; empty if the source is not available.
 
     >>> import torch
     >>> bound_in(torch.nn.functional.silu)
@@ -40,7 +40,9 @@ def bound_in(function: Any, scope: str = "", *, operations: bool = False) -> lis
 
 
 def bound_in_model(models: Models, call: ModelCall, *, operations: bool = False) -> list[str]:
-    """The names bound by the forwards of a model's modules, except forwards of the framework and of other libraries."""
+    """Return the names that the forwards of a model's modules bind, except forwards of the framework and of other
+    libraries.
+    """
     forwards = call.forwards()
     return [
         name
@@ -60,7 +62,7 @@ def is_read(forward: Any, forwards: Mapping[str, Any], models: Models) -> bool:
 
 
 def name_unbound(trace: Trace, missed: Sequence[Pattern], names: Iterable[str]) -> None:
-    """Make entries for selected names that the source binds but that this run did not bind to a tensor."""
+    """Create entries for selected names that the source binds, but that this run did not bind to a tensor."""
     wanted = [name for name in names if any(pattern.matches(name) for pattern in missed)]
     ran = _ran(trace) if wanted else set()
     for name in wanted:
@@ -69,7 +71,7 @@ def name_unbound(trace: Trace, missed: Sequence[Pattern], names: Iterable[str]) 
 
 
 def _ran(trace: Trace) -> set[str]:
-    # The names, without counts, whose lines the program has executed.
+    # Return the names, without counts, that are bound in lines which the program has executed.
     reader, events = trace.read(), trace.events
     found = set()
     for scope, word, said in zip(events[::3], events[1::3], events[2::3], strict=True):

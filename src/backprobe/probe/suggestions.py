@@ -15,7 +15,7 @@ ITEM = re.compile(r"""\[(?:["']([^"'\[\]]+)["']|(\d+))\]""")
 
 
 def alike(of: str, result: Any, paths: Collection[str], names: Collection[str]) -> tuple[list[str], list[str]]:
-    """Texts to type instead, best first, and the most similar names in the program.
+    """Return texts to type instead, best first, and the most similar names in the program.
 
     >>> alike("los[0]", {"loss": 1.0}, ["loss"], ["h.0", "h.1"])
     (['loss[0]'], [])
@@ -42,8 +42,8 @@ def _same_local(base: str, names: Collection[str]) -> list[str]:
 
 
 def _below(base: str, behind: str, names: Collection[str]) -> list[str]:
-    # The modules inside a module that is never called itself, such as a ModuleList. The module at the given index comes
-    # first.
+    # Return the modules inside a module that is never called itself, such as a ModuleList. The module at the given
+    # index comes first.
     found = sorted(name for name in names if base and re.fullmatch(re.escape(base) + r"\.[^.:/]+", name))
     item = ITEM.match(behind)
     chosen = f"{base}.{item[1] or item[2]}" if item else ""

@@ -2,8 +2,8 @@
 
 One block around a whole training run would hold every value that it ever computes. So a block is opened in the function
 that is running. It ends when that function returns, or when ``backward()`` has run in it and a function of the program
-begins another iteration of a loop. Helpers called after backward, such as one that freezes parameters, do not count
-unless they run backward themselves. The next block begins where the program continues.
+begins another iteration of a loop. Loops in functions that are called after backward, for example to freeze parameters,
+do not count, unless these functions run backward themselves. The next block begins where the program continues.
 """
 
 from __future__ import annotations
@@ -40,9 +40,11 @@ from backprobe.tracing.values import Value
 MANY = 1000
 """The most values to keep if no ``backward()`` can reach any of them, as in an evaluation."""
 Opened = Callable[[Request, Backend, FrameType], "LoopPart"]
-"""Makes a block that begins at the current line of a frame."""
+"""Creates a block that begins at the current line of a frame."""
 Over = Callable[["LoopPart", BaseException | None], bool]
-"""Called with each block that has ended, and the error that ended it, if any. Returns whether to stop recording."""
+"""Called with each block that has ended, and with the error that ended it, if any. Returns whether to stop
+recording.
+"""
 
 
 class Stopped(SystemExit):
@@ -52,26 +54,27 @@ class Stopped(SystemExit):
 class LoopPart(PlainBlock):
     """One of the blocks in which a training loop is recorded. Only the program itself runs backward in it."""
 
-    iterations = 0  # how many iterations with backward the finished block holds
-    so_far = (0, 0)  # passes and captures at the end of the first of these iterations
+    iterations = 0  # the number of iterations with backward in the finished block
+    so_far = (0, 0)  # the numbers of passes and captures after the first iteration
     passed: Callable[[FrameType], None]
-    """Called with the frame that ran backward, afterwards."""
+    """Called after backward ran, with the frame that called backward."""
 
     @property
     def passes(self) -> int:
-        """The number of tensors whose gradients the program has taken."""
+        """The number of tensors whose gradients the program has taken so far."""
         return len(self.tape.targets()) if isinstance(self.tape, Differentiator) else len(self.outputs)
 
     @property
     def backward_passes(self) -> int:
-        """The number of passes that added their gradients to the leaves."""
+        """The number of passes that have added their gradients to the leaves."""
         return self.passes if isinstance(self.tape, Differentiator) else len(self.summed)
 
     @property
     def has_replaced_a_leaf(self) -> bool:
         """Is a name that was bound to a leaf now bound to something else, as after ``w = w - lr * w.grad``?
 
-        Only values computed after the loss count. Before it, variables of two loops may share a name.
+        Only values computed after the loss count. Variables computed before the loss may belong to two loops that use
+        the same name.
         """
         loss = max(self.outputs, default=-1)
         return any(
@@ -91,11 +94,11 @@ class LoopPart(PlainBlock):
         return not self.summed and tape.leads_on([self._capture(held[-1]) for held in self._bound()])
 
     def _bound(self) -> list[list[Value]]:
-        # The tensors that each name was bound to, in order.
+        # Return, for each name, the tensors to which it was bound, in order.
         named: dict[tuple[Any, str, str], list[tuple[int, Value]]] = {}
         for value in self.trace.read().naming.made:
             for scope, local, count, leaf in value.names if value.number is not None else ():
-                where = scope if local.isidentifier() else None  # an attribute may be bound in other functions as well
+                where = scope if local.isidentifier() else None  # other functions may bind the same attribute
                 named.setdefault((where, local, leaf), []).append((count, value))
         return [[value for _, value in sorted(each, key=itemgetter(0))] for each in named.values()]
 
@@ -129,7 +132,7 @@ class TrainingLoop:
         self.tracer: Any = None  # the tracer of the open block
         self.count = 0  # the number of blocks opened so far
         self.before: Any = None  # the thread's earlier trace function
-        # the frame in which recording started, and that frame's earlier trace function
+        # The frame in which recording started, and the trace function that this frame had before.
         self.frame: FrameType | None = None
         self.traced: Any = None
         self.is_stopped = False
@@ -139,7 +142,9 @@ class TrainingLoop:
         self.without_blocks: Callable[[Backend], None] = lambda backend: None
 
     def start(self, frame: FrameType | None = None) -> None:
-        """Record from the next function call on, or from a given frame's position, until another tracer is set."""
+        """Start to record, at the next function call or at the current line of ``frame``. Recording ends if another
+        tracer is set.
+        """
         self.before = sys.gettrace()
         sys.settrace(self._entered)
         if frame is not None:
@@ -148,7 +153,7 @@ class TrainingLoop:
             self.open(frame)
 
     def run(self, arguments: Sequence[str], spec: ModuleSpec | None = None) -> None:
-        """Run a script, the first of the arguments, as ``__main__``, and record from its first call on."""
+        """Run a script, the first of the arguments, as ``__main__``, and record from its first function call on."""
         with as_main(arguments, spec) as main:
             code = compiled(str(main.__file__))
             with self.elsewhere.heard():
@@ -175,7 +180,9 @@ class TrainingLoop:
             self.is_stopped = self.over(block, error) or self.is_stopped
 
     def open(self, frame: FrameType) -> bool:
-        """Begin a block in a frame, if the framework is loaded and the frame's source can be read."""
+        """Begin a block in a frame, if the framework is imported and the source of the frame can be read. Returns
+        whether it began.
+        """
         framework = next((one for one in self.frameworks if is_imported(one)), None)
         if framework is None or not _can_hold(frame.f_code):
             return False
@@ -191,21 +198,23 @@ class TrainingLoop:
 
     @property
     def passes(self) -> tuple[int, int]:
-        """The number of the open block, and how many tensors the program has run backward from in it."""
+        """The number of the open block, and the number of tensors from which the program has run backward in this
+        block.
+        """
         return (0, 0) if self.block is None else (self.count, self.block.passes)
 
     @property
     def reads(self) -> int:
-        """How many gradients the program has read in the open block."""
+        """The number of gradients that the program has read in the open block."""
         kept = None if self.block is None else self.block.tape.kept_gradients
         return 0 if kept is None else kept.count
 
     def is_of_training(self, entered: tuple[int, int], is_behind: bool = False) -> bool:
-        """May a loop that continues now end the iteration?
+        """May a loop of the program that now begins another iteration end the block?
 
-        It may not inside a function that is called after ``backward()`` and runs no backward itself, such as one that
-        freezes parameters. A loop after ``backward()`` that prints gradients does not end the iteration either, unless
-        it computes many values.
+        It may not if the loop is in a function that is called after ``backward()`` and runs no backward itself, for
+        example to freeze parameters. A loop after ``backward()`` that prints gradients may not end the block either,
+        unless it computes many values.
         """
         block = self.block
         is_after = block is not None and (is_behind or (entered[1] > 0 and entered == self.passes))
@@ -217,8 +226,8 @@ class TrainingLoop:
             self.close(None)
 
     def passed(self, calling: FrameType) -> None:
-        """Called when the program has run backward. If a library did so, as in ``fit``, the block ends here, because
-        the loop does not belong to the program. Raises Stopped.
+        """Called when the program has run backward. If a library called backward, for example in ``fit``, the block
+        ends here, because the loop is not in the program's code. Raises Stopped.
         """
         block = self.block
         if block is None or not _is_of_library(calling, block.frame):
@@ -231,17 +240,18 @@ class TrainingLoop:
         self.open(frame)
 
     def is_over(self, block: LoopPart) -> bool:
-        """Is a block complete when another iteration begins?"""
+        """Is the open block complete, now that another iteration begins?"""
         captures, tape = block.trace.versions.captures, block.tape
         is_backward = isinstance(tape, Recompute) and tape.repeated() is not None
         if is_backward or sys.gettrace() != self.tracer:
-            return False  # backward itself is running, or a block of the program's own is open
+            return False  # backward is running, or a block that the program itself opened
         if block.passes:
             return not ((len(captures) <= MANY and block.has_more_to_come) or self._goes_on(block))
         return len(captures) > MANY and not any(map(tape.has_history, captures))
 
     def _goes_on(self, block: LoopPart) -> bool:
-        # Should a second iteration be recorded in the same block? If a leaf was replaced, the second shows the effect.
+        # Should the next iteration be recorded in the same block? If the program has replaced a leaf, that iteration
+        # shows the effect.
         passes, captures = block.passes, len(block.trace.versions.captures)
         if not block.iterations:
             block.iterations, block.so_far = 1, (passes, captures)
@@ -252,7 +262,8 @@ class TrainingLoop:
         return not is_new and captures <= block.so_far[1] + MANY
 
     def _entered(self, frame: FrameType, event: str, arg: Any) -> Any:
-        # a forked process, such as a data loader's worker, inherits the tracer and the open block
+        # A forked process, such as a worker of a data loader, inherits the tracer and the open block, but does not use
+        # them.
         if os.getpid() != self.process:
             self._forked()
             return None
@@ -292,7 +303,7 @@ class _FrameTracer:
             if loop.block is None and loop.open(frame):
                 return frame.f_trace
         elif event == "exception":
-            # Python sets the traceback only in the frame that catches the error
+            # the traceback is set only in the frame that catches the error
             self.error = arg[1].with_traceback(arg[2])
         elif event == "return" and loop.block is not None and loop.block.frame is frame:
             loop.close(None if _returns(frame) else self.error)
@@ -307,8 +318,8 @@ class _FrameTracer:
         return not is_comprehension and frame.f_lasti not in comprehension_heads(frame.f_code)
 
     def _is_behind(self, frame: FrameType, end: int) -> bool:
-        # Does the loop that ends at this instruction contain no backward()? Then it only reads gradients; or it is a
-        # comprehension, which is a function of its own before Python 3.12.
+        # Does the loop that ends at this instruction contain no backward()? It counts only if it reads gradients, or is
+        # a comprehension, which is not a function of its own since Python 3.12.
         head, has_passed = frame.f_lasti, self.seen[1] > 0 and self.passed_at >= 0
         if not has_passed or head <= self.passed_at <= end:
             return False
@@ -316,16 +327,16 @@ class _FrameTracer:
 
 
 def _returns(frame: FrameType) -> bool:
-    # Does the frame return or yield? Otherwise an error is leaving it, perhaps through a ``with`` statement.
+    # Does the frame return or yield? Otherwise an error is passing through it, perhaps inside a ``with`` statement.
     return opname[frame.f_code.co_code[frame.f_lasti]].startswith(("RETURN", "YIELD", "SUSPEND"))
 
 
 LOOPING = ("keras",)
-"""Libraries with a training loop of their own, which differentiates."""
+"""Libraries whose own training loops differentiate."""
 
 
 def _is_of_library(calling: FrameType, until: FrameType | None) -> bool:
-    # Does a frame between these two belong to a library with a training loop of its own?
+    # Does a frame between these two belong to a library that has its own training loop?
     between = takewhile(lambda frame: frame is not until, callers(calling))
     return any(package(frame.f_code.co_filename) in LOOPING for frame in between)
 

@@ -1,4 +1,4 @@
-"""Verbs that wait for a call: each keeps its target and options, and runs when it is called with the arguments."""
+"""Verbs that wait for a call: an object keeps the target and the options, and runs the verb when it is called."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from backprobe.source.tracebacks import FRAMES_OF_PROGRAM
 
 @dataclass(frozen=True, repr=False)
 class Waiting(Generic[P, R]):
-    """A verb with its function or model. Call it with the arguments of the target."""
+    """A verb with its function or model. Calling it with the arguments of the target runs the verb."""
 
     target: Any
     backend: Any
     verb: ClassVar[str]
     options: ClassVar[str] = ""
-    """The options without which the verb cannot be called, as messages spell them."""
+    """The options that are required to call the verb, as messages write them."""
 
     def __repr__(self) -> str:
         return f"<{', '.join([self._about(), *map('='.join, self._asked())])}>"
@@ -58,11 +58,11 @@ class Waiting(Generic[P, R]):
         raise NotImplementedError
 
     def _found(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], refused: str, why: str) -> Backend:
-        # The backend of a program that is run several times. Raises BadOption, NoBackend and Unsupported.
+        # Return the backend of a program that is run several times. Raises BadOption, NoBackend and Unsupported.
         asked = self._spelled()
         try:
             is_graph = find_program(self.backend, self.target, None) is not None
-        except BadOption:  # because no session is given
+        except BadOption:  # raised if the target is a graph and no session is given
             is_graph = True
         if is_graph:
             raise Unsupported(
@@ -95,7 +95,8 @@ def refuse_used_up(value: Any, asked: str) -> None:
 
 
 def _refused(one: Any, call: str, name: str) -> Unsupported:
-    # The error about a program that cannot run again, because an iterator, queue or file would give it other items.
+    # Return the error about a program that cannot run again, because an iterator, queue or file would give it other
+    # items.
     return Unsupported(
         f"{name} cannot be run again: the first run took from {kind(one)}, and the next would be given what comes then",
         asked=call,

@@ -55,7 +55,7 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
     """
 
     _rerun: Any = None
-    """The means to run the program again. Neither saved nor pickled."""
+    """The object that can run the program again. It is neither saved nor pickled."""
 
     def __init__(self, record: Record | FinishedRun, result: Any = NOT_KEPT) -> None:
         self._known: Record | FinishedRun | Index = record
@@ -67,7 +67,7 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
 
     @property
     def _index(self) -> Index:
-        # Made only on request, because a training loop may read nothing but gradients.
+        # Create the index only on request, because a training loop may read nothing but gradients.
         known = self._now
         if isinstance(known, Index):
             return known
@@ -75,12 +75,16 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
         return made
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state for copying and pickling: the finished record, instead of the parts from which it would be made."""
+        """Return the state for copying and pickling. It has the finished record, instead of the data from which a
+        record is made.
+        """
         self._known = self._index
         return {name: held for name, held in vars(self).items() if name != "_rerun"}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """A copy with tensors of its own. Returned tensors with a history are copied without it, as by pickle."""
+        """A copy with tensors of its own. If the program returned tensors with a history, their copies have no history,
+        as with pickle.
+        """
         return deep_copy(self, self.__getstate__(), memo)
 
     @property
@@ -259,7 +263,7 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
         ``patterns`` select entries as ``rec.select`` does. Raises BadOption for a recording of one output, and
         NothingMatched. It prints as a table, and ``rec.conflicts().plot()`` is a heat map.
         """
-        from backprobe.conflicts.measure import conflicts  # imports NumPy
+        from backprobe.conflicts.measure import conflicts  # local import: it needs NumPy
 
         asked = "rec.conflicts()" if patterns is None else f"rec.conflicts({written(patterns)})"
         if len(self.output_keys) < 2:
@@ -297,7 +301,7 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
 
         Raises BadOption if the path exists already, the disk is full, or the folder is not writable.
         """
-        from backprobe.storage.recordings import save  # most recordings are never written
+        from backprobe.storage.recordings import save  # local import: most recordings are never written
 
         save(self.record, None if self._result is NOT_KEPT else (self._result,), path, overwrite=overwrite)
 
@@ -361,8 +365,8 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
         return table.html(self.record)
 
     def _viewed(self) -> Shown:
-        # The graph that ``bp.view`` shows. Raises BadOption.
-        from backprobe.view.circuit import captions_of, circuit  # imports NumPy
+        # Return the graph that ``bp.view`` shows. Raises BadOption.
+        from backprobe.view.circuit import captions_of, circuit  # local import: it needs NumPy
 
         refuse_several(self, "bp.view(rec)", "bp.view(rec.of({}))")
         return circuit(captions_of(self.record))
@@ -382,7 +386,7 @@ def refuse_several(recording: Recording, asked: str, instead: str) -> None:
 
 
 def _refuse_batched(record: Record, keys: Collection[str], asked: str, why: str) -> None:
-    # Raise BadOption if one of these outputs was differentiated with many cotangents at once.
+    # Raise BadOption if one of these outputs was differentiated with many cotangents in one pass.
     for key in keys:
         if any(note.code == "grads_batched" for note in record.by_output[key].notes):
             raise BadOption(

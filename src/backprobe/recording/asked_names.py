@@ -14,7 +14,7 @@ from backprobe.record.names import nearest, of_graph, split, strip
 
 
 def asked_entry(index: Index, name: str, asked: str) -> Entry:
-    """The entry of this name. ``asked`` is the text of the verb's call for messages, with braces for the name.
+    """Return the entry of this name. ``asked`` is the text of the verb's call for messages, with braces for the name.
 
     Raises UnknownName, AmbiguousName, or BadName.
     """
@@ -26,7 +26,7 @@ def asked_entry(index: Index, name: str, asked: str) -> Entry:
     positions = names.at(full for found in readings for full in found)
     tensors = {at for at in positions if record.entries[at].status is not GradStatus.NOT_TENSOR}
     if len(tensors) == 1:
-        positions = tensors  # if a name was None at first and a tensor later, the tensor is meant
+        positions = tensors  # if the name held None at first and then a tensor, the tensor is meant
     if len(positions) == 1:
         return index.marked[record.entries[positions.pop()].name]
     if not positions:
@@ -62,7 +62,7 @@ def _refuse_unknown(index: Index, name: str, asked: str) -> NoReturn:
 
 
 def counted(entries: Sized) -> str:
-    """The number of entries, in words."""
+    """Return a text with the number of entries."""
     return f"{len(entries):,} {'entry' if len(entries) == 1 else 'entries'}"
 
 

@@ -1,4 +1,4 @@
-"""Copies recordings together with what the function returned, which a recording keeps as it is."""
+"""Copies recordings together with the result of the function. A recording holds the result itself, without a copy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ Held = TypeVar("Held")
 
 
 class NoResult:
-    """Stands for a result that was not kept. Because it is a class, copies and pickles have the same object."""
+    """Used instead of a result that was not stored. It is a class, so that copies and pickles refer to the same
+    object.
+    """
 
 
 NOT_KEPT = NoResult

@@ -1,4 +1,4 @@
-"""The texts of ``replay``."""
+"""The texts that ``replay`` prints and raises."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BESIDE_THE_STEP = (
 
 
 def misfits(found: Sequence[MisfitParameter]) -> str:
-    """The parameters that do not fit, with the nearest names."""
+    """Return a text about the parameters that do not fit, with the most similar names."""
     missing = [one.name for one in found if one.captured is None]
     said = []
     for one in found:
@@ -40,7 +40,7 @@ FEW = 4
 
 
 def sizes(found: Sequence[MisfitParameter]) -> str:
-    """The parameters and sizes that the model should have."""
+    """Return a text about the parameters and sizes that the model should have."""
     return listed(
         [f"{one.name} {one.captured}" for one in found if one.captured][:2] or [one.name for one in found][:2]
     )
@@ -48,7 +48,7 @@ def sizes(found: Sequence[MisfitParameter]) -> str:
 
 @dataclass(frozen=True)
 class ComparedBits:
-    """Which outputs and gradients are bitwise equal to those of the original step."""
+    """The outputs and gradients that are bitwise equal to those of the original step, and those that differ."""
 
     same_outputs: int
     other_outputs: Sequence[str]
@@ -57,7 +57,7 @@ class ComparedBits:
 
     @classmethod
     def of(cls, step: CapturedStep, ran: RanCalls) -> ComparedBits:
-        """Compare all outputs and gradients that are known of both runs."""
+        """Compare all outputs and gradients that are known from both runs."""
         outputs = [
             (f"{call.path}:return{path}", known["digest"] == now.get(path, {}).get("digest"))
             for call, now in zip(step.calls, ran.returned, strict=True)
@@ -76,11 +76,11 @@ class ComparedBits:
 
     @property
     def is_bitwise(self) -> bool:
-        """Was anything compared, and is everything that was compared the same?"""
+        """Was anything compared, and was everything that was compared equal?"""
         return not self.other_outputs and not self.other_gradients and bool(self.same_outputs + self.same_gradients)
 
     def sentence(self, otherwise: Sequence[str]) -> str:
-        """A sentence about the outputs and gradients that were reproduced, and those that were not."""
+        """Return a sentence about the outputs and gradients that were reproduced, and those that were not."""
         if not (self.same_outputs or self.same_gradients or self.other_outputs or self.other_gradients):
             return "nothing could be compared with what the step gave when it failed"
         same = [
@@ -101,7 +101,7 @@ class ComparedBits:
 
 
 def versions(said: Mapping[str, Any], backend: str) -> list[str]:
-    """Packages whose versions have changed since."""
+    """Return a text for each package whose version has changed since the step was captured."""
     before, now = said["stamp"]["packages"], stamp().packages
     changed = [
         f"{name} {before[name]} then, and {now[name]} now"
@@ -113,7 +113,9 @@ def versions(said: Mapping[str, Any], backend: str) -> list[str]:
 
 
 def own_parameters(step: CapturedStep) -> list[str]:
-    """A note on parameters and buffers that were left out of the folder, for which the model's own were used."""
+    """Return a note on parameters and buffers that were not written to the folder, for which those of the model were
+    used.
+    """
     missing = [name for name, one in step.parameters.items() if one.tensor is None]
     states = [name for call in step.calls for name, one in call.state.items() if one.tensor is None]
     if not missing and not states:

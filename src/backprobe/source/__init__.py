@@ -1,1 +1,1 @@
-"""Works with the source of running code: finds its text, rewrites it to report names and calls, follows its calls."""
+"""Works with the source of running code: finds the text, rewrites it to report names and calls, and follows calls."""

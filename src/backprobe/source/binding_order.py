@@ -1,4 +1,6 @@
-"""The order of a name's bindings: which may have run before a place is reached, and which must have run."""
+"""Finds the order of a name's bindings: those that may have run before a place in the program is reached, and those
+that must have run.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +16,17 @@ LOOPS = (ast.For, ast.AsyncFor, ast.While)
 SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Import, ast.ImportFrom, ast.With, ast.AsyncWith)
 DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 ALWAYS = (How.ARGUMENT, How.COMPREHENSION)
-"""Kinds of bindings that run before any line of their scope."""
+"""The kinds of bindings that always run before any line of their scope."""
 
 Position = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
 class Point:
-    """The place that a scope's code has reached: a node of ``text``. ``text`` is the last text that began to run.
+    """The place that the code of a scope has reached: ``node``, in ``text``. ``text`` is the last text that began to
+    run.
 
-    Without a node, all of the scope's code may have run.
+    Without a ``node``, any code of the scope may have run.
     """
 
     text: SourceText
@@ -32,7 +35,7 @@ class Point:
 
 
 class BindingOrder:
-    """The order of the bindings of a program, as far as its text shows it."""
+    """Decides which bindings of a program run before others, as far as the program's text shows it."""
 
     def __init__(self, names: SourceNames) -> None:
         self.parents = names.parents
@@ -71,7 +74,7 @@ class BindingOrder:
     def is_overridden(self, one: Binding, others: Sequence[Binding], point: Point) -> bool:
         """Does another binding certainly run after this one and before the point is reached?
 
-        A binding in an earlier notebook cell does not count, since that cell may have ended with an error.
+        A binding in an earlier notebook cell does not count, because that cell may have ended with an error.
         """
         return any(
             other is not one
@@ -94,7 +97,7 @@ class BindingOrder:
         return _is_one_chosen(common, first[first.index(common) - 1], second[second.index(common) - 1])
 
     def _is_between(self, one: Binding, other: Binding, point: Point) -> bool:
-        # Does the other binding, which certainly precedes the point, come after this one on every path to the point?
+        # The other binding certainly runs before the point. Does it run after this one, on every path to the point?
         if one.within.frame is not point.scope.frame:
             return False
         if point.node is None or one.text is not point.text or self._is_before(one, point.node):
@@ -103,14 +106,15 @@ class BindingOrder:
         return bool(loops) and loops[0] in self._around(other.statement)
 
     def _is_before(self, one: Binding, node: Any) -> bool:
-        # Is the binding before a node of the same text? Then it runs first, unless a loop goes back.
+        # Is the binding before a node of the same text? If it is, it runs before the node, except in a later round of a
+        # loop.
         if one.how is How.LOOP and one.statement.iter in self._around(node):
             return False
         return _end(one)[1:] <= (node.lineno, node.col_offset)
 
     def _common_loops(self, one: Binding, node: ast.AST) -> list[Any]:
-        # The loops around both the binding and the node, innermost first, through which the node may run before the
-        # binding.
+        # Return the loops around both the binding and the node, innermost first. In a later round of such a loop, the
+        # node may run before the binding.
         of_binding, of_node = list(self._around(one.statement)), list(self._around(node))
         return [
             loop
@@ -119,14 +123,14 @@ class BindingOrder:
         ]
 
     def _around(self, node: ast.AST | None) -> Iterator[ast.AST]:
-        # A node and the nodes around it, up to the module.
+        # Yield a node, its parent, the parent's parent, and so on, up to the module.
         while node is not None:
             yield node
             node = self.parents.get(node)
 
 
 def _is_one_chosen(parent: ast.AST, first: ast.AST, second: ast.AST) -> bool:
-    # Does the statement run only one of these two parts?
+    # Does a statement run only one of these two parts of it?
     match parent:
         case ast.If():
             return (first in parent.body) is not (second in parent.body)
@@ -139,7 +143,7 @@ def _is_one_chosen(parent: ast.AST, first: ast.AST, second: ast.AST) -> bool:
 
 
 def _are_in_order(parent: ast.AST, first: ast.AST, second: ast.AST) -> bool:
-    # Are two statements in the same list of a parent, in this order?
+    # Are the two statements in the same list of statements of their parent, in this order?
     for _, held in ast.iter_fields(parent):
         if isinstance(held, list) and first in held and second in held:
             return held.index(first) < held.index(second)
@@ -151,7 +155,7 @@ def _start(one: Binding) -> Position:
 
 
 def _end(one: Binding) -> Position:
-    # The position in the text after which the binding has run. An assignment runs after its value is computed.
+    # Return the position in the text after which the binding has run. An assignment runs after its value is computed.
     if one.how in (How.ASSIGNED, How.WALRUS):
         return one.text.order, one.statement.end_lineno, one.statement.end_col_offset
     return _start(one)

@@ -26,7 +26,7 @@ LITERALS: dict[type[ast.expr], type] = {
     ast.Lambda: FunctionType,
 }
 Look = Callable[[str], Any]
-"""A function that maps a name to its value, or to ``UNKNOWN``."""
+"""Returns the value of a name, or ``UNKNOWN``."""
 
 
 class BoundUse(StrEnum):
@@ -39,7 +39,7 @@ class BoundUse(StrEnum):
 
 @dataclass(frozen=True)
 class Bound:
-    """The value that a binding gives: the object itself, only its type, or neither if that is unknown.
+    """The value that a binding gives to a name: the object, or only its type, or neither if both are unknown.
 
     ``is_now`` is true if the object was found just now by evaluating the text of the expression. When the binding ran,
     the same text may have meant another object. For a function, ``place`` is the file and line of its definition.
@@ -58,7 +58,7 @@ class Bound:
             return None
         if use is BoundUse.ATTRIBUTE:
             is_declared = any(name in vars(each).get("__annotations__", ()) for each in self.kind.__mro__)
-            # an object may have attributes that its class does not declare
+            # None, because an object may have attributes that its class does not declare.
             return is_declared or _has(self.kind, name) or None
         if self.kind is type and use is BoundUse.ITEM:
             return None
@@ -71,7 +71,7 @@ class Bound:
         return kind is not None and (issubclass(kind, ModuleType) or _has(kind, "__call__"))
 
     def may_be(self, held: Any) -> bool:
-        """Could the value be ``held``, the object that the name holds now?"""
+        """Could this value be ``held``, the object to which the name refers now?"""
         if held is UNKNOWN or self.is_now:
             return True
         if self.value is not UNKNOWN:
@@ -92,7 +92,7 @@ def can(value: Any, use: BoundUse, name: str = "") -> bool:
 
 
 def bound_by(one: Binding, look: Look, name: str) -> Bound:
-    """The value that a binding gives to a name. Names in its expression are looked up with their present values."""
+    """Return the value that a binding gives to a name. Names in the binding's expression are looked up now."""
     if isinstance(one.statement, ast.Import | ast.ImportFrom):
         return Bound(imported(one, look))
     if isinstance(one.node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -104,7 +104,7 @@ def bound_by(one: Binding, look: Look, name: str) -> Bound:
 
 
 def imported(one: Binding, look: Look) -> Any:
-    """The object that an import binds, if the module is loaded and has the object; else ``UNKNOWN``."""
+    """Return the object that an import binds. ``UNKNOWN`` if the module is not loaded or does not have the object."""
     statement, alias = one.statement, one.node
     if isinstance(statement, ast.Import):
         wanted = alias.name if alias.asname else alias.name.split(".")[0]
@@ -116,7 +116,7 @@ def imported(one: Binding, look: Look) -> Any:
 
 
 def module_of(statement: ast.ImportFrom, look: Look) -> str:
-    """The full name of the module in a ``from`` import, if that module is loaded."""
+    """Return the full name of the module in a ``from`` import; empty if the module is not loaded."""
     full = "." * statement.level + (statement.module or "")
     if statement.level:
         package = look("__package__")
@@ -147,7 +147,7 @@ def _of_expression(value: ast.expr, look: Look, name: str) -> Bound:
 
 
 def _looked_up(node: ast.expr, look: Look, name: str) -> Any:
-    # The value of a name or chain of attributes; unknown for the name that is being bound.
+    # Return the value of a name or of a chain of attributes; ``UNKNOWN`` for the name that is being bound.
     match node:
         case ast.Name(id=other):
             return UNKNOWN if other == name else look(other)

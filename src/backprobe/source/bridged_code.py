@@ -21,7 +21,7 @@ SUSPENDING = (ast.Yield, ast.YieldFrom, ast.Await)
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement: its place, the variables that it binds, and its kind."""
+    """A statement: its place in a file, the variables that it binds, and facts about its kind."""
 
     file: str
     first: int
@@ -35,13 +35,15 @@ class Statement:
 
 
 def with_hooks(source: str | bytes, file: str, statements: list[Statement]) -> CodeType:
-    """The code of a module with hooks. Statements with hooks are added to ``statements``. Raises SyntaxError."""
+    """Return the compiled code of a module with hooks. Its statements are added to ``statements``. Raises
+    SyntaxError.
+    """
     tree: ast.Module = _Hooks(file, statements).visit(ast.parse(source))
     return compile(ast.fix_missing_locations(tree), file, "exec", dont_inherit=True)
 
 
 def at_line(statements: Sequence[Statement], file: str, line: int) -> list[int]:
-    """The numbers of the innermost statements at a line."""
+    """Return the numbers of the innermost statements at a line."""
     held = [
         (one.last - one.first, at)
         for at, one in enumerate(statements)
@@ -96,7 +98,7 @@ class _Hooks(ast.NodeTransformer):
 
 
 class _Reads(ast.NodeTransformer):
-    # Puts hooks around the values that an expression reads, and around the results of its calls.
+    # Puts hooks around the values that an expression reads, and around the results of the expression's calls.
     def __init__(self, hooks: _Hooks, whole: ast.expr) -> None:
         self.hooks, self.whole = hooks, whole
 
@@ -125,7 +127,8 @@ class _Reads(ast.NodeTransformer):
 
 
 def _is_plain(node: ast.AST) -> bool:
-    # Is the expression a variable, or does it read attributes or items of one? Keys must be constants or variables.
+    # Is the expression a variable, or a chain of attributes and items of a variable? The keys must be constants or
+    # variables.
     if not isinstance(getattr(node, "ctx", None), ast.Load):
         return False
     while isinstance(node, ast.Attribute | ast.Subscript):
@@ -136,7 +139,7 @@ def _is_plain(node: ast.AST) -> bool:
 
 
 def _within(node: Any) -> ast.expr:
-    # Put a hook around each object in a chain such as ``w.data[0]``: around ``w``, ``w.data`` and ``w.data[0]``.
+    # Put a hook around each part of a chain such as ``w.data[0]``: around ``w``, ``w.data`` and ``w.data[0]``.
     if not isinstance(node, ast.Name):
         node.value = _within(node.value)
     return _call(SEEN, node, node, ast.Constant(""), ast.Constant(True))

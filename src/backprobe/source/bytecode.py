@@ -25,13 +25,13 @@ from backprobe.source.sites import Site
 
 
 class To(Enum):
-    """What an opcode does to a variable that its argument names."""
+    """The effect of an opcode on the variable that its argument names."""
 
     READ = auto()
     STORE = auto()
     DELETE = auto()
-    HIDE = auto()  # a comprehension that runs inside this frame begins to use the variable's slot
-    CAPTURE = auto()  # takes the variable itself instead of its value, for a closure
+    HIDE = auto()  # a comprehension without a frame of its own starts to use the slot
+    CAPTURE = auto()  # reads the variable itself for a closure, not its value
 
 
 VARIABLES = {
@@ -59,7 +59,9 @@ VARIABLES = {
     "DELETE_FAST": (To.DELETE,),
     "DELETE_DEREF": (To.DELETE,),
 }
-"""The opcodes of Python 3.11 to ``NEWEST`` with one or two variables as argument: what each does to these, in order."""
+"""The opcodes of Python 3.11 to ``NEWEST`` that have one or two variables as argument: the effect on each of these, in
+order.
+"""
 
 VALUES = {
     "LOAD_ATTR": Does.EXPOSE,
@@ -77,45 +79,52 @@ VALUES = {
     "RETURN_VALUE": Does.RETURN,
     "RETURN_CONST": Does.RETURN,
 }
-"""Instructions that may execute an expression or statement that a block reports, and what they then do."""
+"""Instructions that may belong to an expression or statement that a block reports, and the effect that they
+then have.
+"""
 
 NEWEST = (3, 13)
-"""The newest Python whose opcodes are in these tables. Opcodes of newer releases are not guessed."""
+"""The newest Python release whose opcodes are in these tables. Effects of newer opcodes are not guessed."""
 
 ADDING = ("LIST_APPEND", "SET_ADD", "MAP_ADD")
-"""Instructions that add an item to the result of a comprehension, or to a display with a star, which has no loop."""
+"""Instructions that add an item to the result of a comprehension. They are also used for literals such as ``[*a, b]``,
+which have no loop.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class Event:
-    """One instruction that matters: what it does, at which site, and to which variable or expression (``node``)."""
+    """An instruction that has an effect on names: the kind of effect, its site, and the variable or expression
+    (``node``).
+    """
 
     does: Does
     site: int = -1
     name: str = ""
     node: ast.expr | None = None
     flagged: bool = False  # a call with a keyword such as out=, which may write
-    read: MayBeNone | None = None  # a read of a gradient, and how the program uses it
-    clears: bool = False  # a call that clears gradients
-    may_be_none: bool = False  # a call that may return None instead of gradients, and whose result is used
+    read: MayBeNone | None = None  # for a read of a gradient: how the program uses the gradient
+    clears: bool = False  # for a call: does it clear gradients?
+    may_be_none: bool = False  # is it a call that may return None for a gradient, and whose result is used?
     then: Event | None = None  # a further effect of the same instruction
 
 
 @dataclass(frozen=True)
 class Events:
-    """The events of one code object by instruction offset, and the sites that they refer to."""
+    """The events of one code object, by the offset of the instruction, and the sites to which they refer."""
 
     sites: tuple[Site, ...]
     at: Mapping[int, Event]
-    arguments: tuple[tuple[str, int], ...] = ()  # the parameters with their sites
-    loads: Mapping[int, tuple[str, ...]] = field(default_factory=dict)  # instructions that only read variables
+    arguments: tuple[tuple[str, int], ...] = ()  # the parameters, each with its site
+    loads: Mapping[int, tuple[str, ...]] = field(default_factory=dict)  # reads of variables by offset
 
 
 @lru_cache(4096)
 def events(code: CodeType, around: CodeType, file: str) -> Events:
-    """The events of a code object. Raises NoSource.
+    """Return the events of a code object. Raises NoSource.
 
-    ``around`` is the code of the function or module that contains it. ``file`` distinguishes equal code in two files.
+    ``around`` is the code of the function or module that contains the code object. ``file`` distinguishes equal code in
+    two files.
     """
     if sys.version_info[:2] > NEWEST:
         raise NoSource(
@@ -151,18 +160,18 @@ def _marks(code: CodeType, file: str) -> Marks:
 
 @lru_cache(4096)
 def comprehension_heads(code: CodeType) -> frozenset[int]:
-    """The instructions where loops of comprehensions begin. From Python 3.12 on, comprehensions are part of the
-    surrounding code.
+    """Return the offsets of the instructions at which loops of comprehensions begin. From Python 3.12 on,
+    comprehensions are part of the surrounding code.
     """
-    heads, loops = set[int](), list[tuple[int, int]]()  # the open loops: where each begins and ends
+    heads, loops = set[int](), list[tuple[int, int]]()  # (first offset, end) of each loop that contains the instruction
     instructions = [*dis.get_instructions(code)]
-    if any(instruction.opname == "GET_ANEXT" for instruction in instructions):  # an asynchronous loop is not counted
+    if any(instruction.opname == "GET_ANEXT" for instruction in instructions):  # no support for asynchronous loops
         return frozenset()
     for instruction in instructions:
         loops = [loop for loop in loops if instruction.offset < loop[1]]
         if instruction.opname == "FOR_ITER":
             loops.append((instruction.offset, instruction.argval))
-        # the argument is 1 + the number of loops between the instruction and its container
+        # The argument is 1 plus the number of loops between the instruction and the container.
         elif instruction.opname in ADDING and instruction.arg:
             heads.update(head for head, _ in loops[len(loops) - (instruction.arg - 1) :])
     return frozenset(heads)
@@ -170,7 +179,9 @@ def comprehension_heads(code: CodeType) -> frozenset[int]:
 
 @lru_cache(4096)
 def names_loaded(code: CodeType) -> tuple[str, ...]:
-    """The variables that a piece of code reads, and those of the functions and comprehensions in it."""
+    """Return the variables that a piece of code reads, including those that its inner functions and comprehensions
+    read.
+    """
     own = [name for i in dis.get_instructions(code) for to, name in variables(i, code) if to is To.READ]
     inside = [name for c in code.co_consts if isinstance(c, CodeType) for name in names_loaded(c)]
     return tuple(dict.fromkeys([*own, *inside]))
@@ -178,15 +189,15 @@ def names_loaded(code: CodeType) -> tuple[str, ...]:
 
 @lru_cache(4096)
 def names_hidden(code: CodeType) -> frozenset[str]:
-    """The variables of comprehensions that run in the frame around them, as they do from Python 3.12 on."""
+    """Return the variables of comprehensions without a frame of their own, which exist from Python 3.12 on."""
     return frozenset(name for i in dis.get_instructions(code) for to, name in variables(i, code) if to is To.HIDE)
 
 
 def variables(instruction: dis.Instruction, code: CodeType) -> list[tuple[To, str]]:
-    """The effects of an instruction on variables, in order."""
+    """Return the effects of an instruction on variables, in order."""
     does = VARIABLES.get(instruction.opname, ())
     names = (instruction.argval,) if len(does) == 1 else instruction.argval
-    is_fast = "LOAD_FAST" in instruction.opname  # from Python 3.13 on, LOAD_FAST replaces LOAD_CLOSURE
+    is_fast = "LOAD_FAST" in instruction.opname  # in Python 3.13, LOAD_FAST also replaces LOAD_CLOSURE
     captured = (*code.co_cellvars, *code.co_freevars) if is_fast else ()
     return [
         (To.CAPTURE if to is To.READ and name in captured else to, name)
@@ -210,7 +221,8 @@ def _read(code: CodeType, marks: Marks) -> Events:
 
 
 def _instructions(code: CodeType) -> Iterator[tuple[list[int], dis.Instruction]]:
-    # Each instruction with its offsets, including those of the prefixes that extend its argument.
+    # Yield each instruction with its offsets. They include the offsets of prefixes that extend the instruction's
+    # argument.
     offsets: list[int] = []
     for instruction in dis.get_instructions(code):
         offsets.append(instruction.offset)
@@ -227,7 +239,7 @@ def _event(
     if instruction.opname in VALUES:
         return _event_of_values(instruction, place, marks)
     event: Event | None = None
-    if any(to in (To.STORE, To.DELETE, To.HIDE) for to, _ in done):  # otherwise the instruction only reads
+    if any(to in (To.STORE, To.DELETE, To.HIDE) for to, _ in done):  # otherwise the instruction only reads variables
         for at, (to, name) in reversed(list(enumerate(done))):
             mark = (marks.stored_beside if at else marks.stored)(name, place) if to is To.STORE else None
             if mark is not None:
@@ -238,13 +250,13 @@ def _event(
 
 
 WITHOUT_TARGET = {To.READ: Does.READ, To.DELETE: Does.DELETE, To.HIDE: Does.OPEN, To.STORE: Does.CLOSE}
-"""The effect on a variable if the instruction stores to no target in the text."""
+"""The effect on a variable that belongs to no target in the text."""
 
 
 def _event_of_values(instruction: dis.Instruction, place: Place, marks: Marks) -> Event | None:
     does = VALUES[instruction.opname]
     match does:
-        case Does.CALL if place not in marks.comprehensions:  # a comprehension's code reports by itself
+        case Does.CALL if place not in marks.comprehensions:  # the code of a comprehension reports itself
             call = marks.calls.get(place)
             flagged = call is not None and any(k.arg is None or k.arg in MAY_WRITE for k in call.keywords)
             may_be_none = place in marks.allowing

@@ -1,7 +1,7 @@
 """Compiles a notebook cell as the notebook does, and runs it with every binding reported.
 
 The cell runs at module level, in the notebook's own namespace. Its rewritten code reports to an object that is a
-constant of the code, so that none of our names appear in that namespace.
+constant of the code, so no name of backprobe appears in that namespace.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ ABSENT = object()
 
 @dataclass(frozen=True)
 class Cell:
-    """The code of a cell, how the notebook compiles it, and the namespace in which it runs.
+    """A notebook cell: its code, the function with which the notebook compiles it, and the namespace in which it runs.
 
     ``file`` is the name under which the notebook keeps the text for tracebacks. Raises NothingToDifferentiate for a
-    cell without code, and Unsupported for a cell that cannot run as a whole here.
+    cell without code, and Unsupported for a cell that cannot be run as a whole.
     """
 
     tree: ast.Module
@@ -60,17 +60,21 @@ class Cell:
 
     @property
     def __name__(self) -> str:
-        """The name of the cell in messages."""
+        """The name of the cell for messages."""
         return "the cell"
 
     @cached_property
     def names(self) -> ModuleNames:
-        """The names that the cell's own code binds, imports and reads. Names that it assigned before count as read."""
+        """The names that the cell's own code binds, imports and reads. A name that it assigns first and then reads also
+        counts as read.
+        """
         return ModuleNames(self.tree.body)
 
     @property
     def read_first(self) -> tuple[str, ...]:
-        """The names that the cell certainly reads before anything, such as a call, could have assigned them."""
+        """The names that the cell certainly reads before it assigns them, and before it calls anything that could
+        assign them.
+        """
         found: dict[str, None] = {}
         assigned: set[str] = set()
         for statement in self.tree.body:
@@ -81,11 +85,11 @@ class Cell:
         return tuple(found)
 
     def value(self, name: str, default: Any = None) -> Any:
-        """The present value of a name."""
+        """Return the current value of a name."""
         return self.locals.get(name, self.globals.get(name, default))
 
     def calls(self, method: str) -> int | None:
-        """The line on which the cell first calls a method of this name."""
+        """Return the line on which the cell first calls a method of this name; None if there is no such call."""
         lines = [
             node.lineno
             for node in ast.walk(self.tree)
@@ -94,22 +98,24 @@ class Cell:
         return min(lines, default=None)
 
     def mentions(self, names: Collection[str]) -> bool:
-        """Does the cell's code mention one of these, as a name or an attribute?"""
+        """Does the cell's code contain one of these names, as a variable or an attribute?"""
         parts = (getattr(part, "attr", getattr(part, "id", "")) for part in ast.walk(self.tree)) if names else ()
         return any(part in names for part in parts)
 
     def reporting(
         self, announced: Collection[str], *, operations: bool
     ) -> tuple[Callable[[ModuleListener], None], tuple[Site, ...]]:
-        """A function that runs the cell rewritten to report, and its sites. Reads of ``announced`` names are
-        announced.
+        """Return a function that runs the rewritten cell, and the cell's sites. The code reports before it reads
+        ``announced`` names.
         """
-        mark = f"@scope {os.urandom(16).hex()}"  # cannot occur in the cell's text
+        mark = f"@scope {os.urandom(16).hex()}"  # a text that cannot occur in the cell
         tree, sites = rewrite_module(self.tree, self.lines, mark, operations=operations, announced=announced)
         return partial(self._run, self.compiled(tree, self.file, "exec"), mark), sites
 
     def parts(self) -> tuple[CodeType, CodeType | None, Site | None]:
-        """The cell's code without its last expression; the code of that expression; and the site of its value."""
+        """Return the code of the cell without its last expression, the code of that expression, and the site of the
+        expression's value.
+        """
         *body, end = self.tree.body
         if not isinstance(end, ast.Expr):
             return self.compiled(self.tree, self.file, "exec"), None, None
@@ -129,7 +135,7 @@ def refusing_depth(file: str) -> AbstractContextManager[None]:
 
 
 def _placed(code: CodeType, mark: str, scope: Any) -> CodeType:
-    # The same code, in which the scope object replaces its placeholder text. The code of comprehensions is changed too.
+    # Return the same code, in which the scope object replaces its placeholder text, also inside comprehensions.
     constants = tuple(
         _placed(constant, mark, scope)
         if isinstance(constant, CodeType)
@@ -158,7 +164,7 @@ def _refuse_suspended(node: ast.expr | ast.stmt, lines: Sequence[str]) -> None:
 
 
 def _cell_magic(tree: ast.Module) -> str | None:
-    # The name of the cell magic, if the cell consists only of a cell magic. IPython has translated it to a call.
+    # Return the name of the cell magic, which IPython has translated to a call, if the cell consists only of this call.
     match tree.body:
         case [ast.Expr(ast.Call(ast.Attribute(attr="run_cell_magic"), [ast.Constant(name), *_]))]:
             return str(name)

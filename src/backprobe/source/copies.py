@@ -1,7 +1,7 @@
-"""Reporting copies of functions. They are reused, because making a copy takes longer than running many functions.
+"""Instrumented copies of functions. They are reused, because making a copy takes longer than running most functions.
 
 Each copy has a cell for the function that opens its listener. ``lend`` gives a copy to one user at a time, who sets
-this cell. After the user has given the copy back, its calls report to nobody.
+this cell. After the user has given the copy back, calls of the copy are not reported.
 """
 
 from __future__ import annotations
@@ -16,19 +16,23 @@ from backprobe.source.reporting import reporting_copy
 from backprobe.source.sites import Site
 from backprobe.source.wrappers import around
 
-LATER = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR  # functions that open their listener some time after the call
-MOST = 4096  # functions with copies
+LATER = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR  # functions that start to run some time after the call
+MOST = 4096  # the most functions that have copies
 
 
 class Copy:
-    """The reporting copy of one function, with its decorators, and the cell that holds its opener."""
+    """The instrumented copy of one function, with its decorators, and the cell that contains the function which opens a
+    listener.
+    """
 
     __slots__ = ("around", "cell", "code", "file", "function", "inner", "kinds", "name", "plain", "sites", "waiting")
 
     def __init__(self, original: FunctionType, operations: bool, waiting: list[Copy]) -> None:
-        """``waiting`` are the copies of this function that are not in use. Raises NoSource."""
+        """``waiting`` is the list of unused copies of this function, to which the copy is added later. Raises
+        NoSource.
+        """
         self.waiting = waiting
-        self.kinds: dict[Any, Any] = {}  # facts that its users cache, by caller
+        self.kinds: dict[Any, Any] = {}  # facts that users of the copy store, by caller
         *decorators, plain = undecorated(original)
         self.plain, self.name, self.file, self.code = plain, plain.__name__, plain.__code__.co_filename, plain.__code__
         self.around = [held for one in decorators for held in _held(one)]
@@ -38,7 +42,7 @@ class Copy:
 
     @property
     def is_current(self) -> bool:
-        """Is the original unchanged? Programs may give a function other code or defaults."""
+        """Is the original unchanged? A program may give a function other code or defaults."""
         plain, inner = self.plain, self.inner
         return (
             self.code is plain.__code__
@@ -48,22 +52,23 @@ class Copy:
         )
 
     def give_back(self) -> None:
-        """Return the copy. Its calls report to _nobody until it is lent again."""
+        """Give the copy back. Calls of it are not reported until another user gets it."""
         self.cell.cell_contents = _nobody
         self.waiting.append(self)
 
 
 class Copies:
-    """The copies that are not in use, by original function."""
+    """The copies that are not in use, by the original function."""
 
     def __init__(self) -> None:
         self.waiting: dict[tuple[FunctionType, bool], list[Copy]] = {}
 
     def lend(self, function: FunctionType, operations: bool) -> Copy | None:
-        """A copy of the function, with its decorators; None if no copies are kept of this function. Raises NoSource.
+        """Return a copy of the function, with its decorators; None if this function cannot have stored copies. Raises
+        NoSource.
 
-        The user puts the function that opens a listener into the copy's cell. With ``operations`` each subexpression is
-        reported as well.
+        The caller puts the function that opens a listener into the copy's cell. With ``operations``, each subexpression
+        is also reported.
         """
         waiting = self.waiting.get((function, operations))
         if waiting is None:
@@ -73,13 +78,13 @@ class Copies:
         try:
             while not (copy := waiting.pop()).is_current:
                 pass
-        except IndexError:  # no copy is left, or another thread took the last one
+        except IndexError:  # no copy is left, or another thread has taken the last one
             copy = Copy(function, operations, waiting)
         return copy
 
 
 def undecorated(function: FunctionType) -> list[FunctionType]:
-    """A function and the functions that its decorators wrap, the plain one last."""
+    """Return the function and the functions that its decorators wrap. The plain function is the last."""
     found = [function]
     while type(inner := found[-1].__dict__.get("__wrapped__")) is FunctionType and inner not in found:
         found.append(inner)
@@ -87,7 +92,8 @@ def undecorated(function: FunctionType) -> list[FunctionType]:
 
 
 def _held(decorator: FunctionType) -> list[tuple[CellType, FunctionType]]:
-    # The functions in the closure of a decorator's wrapper, with their cells. The wrapper wraps one of them.
+    # Return the functions in the closure of a decorator's wrapper, with their cells. One of them is the wrapped
+    # function.
     return [
         (cell, cell.cell_contents)
         for cell in decorator.__closure__ or ()
@@ -106,8 +112,8 @@ def _is_filled(cell: CellType) -> bool:
 def is_lasting(function: FunctionType) -> bool:
     """Does the function belong to an imported module, and hold no reference to anything but its class?
 
-    A copy of it then keeps nothing alive that would otherwise be freed. Decorators are allowed if they add no
-    attributes and have no defaults, and if the module holds the decorated function.
+    A stored copy of such a function keeps nothing alive that would otherwise be freed. Decorators are allowed if they
+    add no attributes and have no defaults, and if the module holds the decorated function.
     """
     *decorators, plain = undecorated(function)
     home = sys.modules.get(plain.__module__ or "")
@@ -123,14 +129,14 @@ def is_lasting(function: FunctionType) -> bool:
 
 
 def _found(home: Any, qualified: str) -> Any:
-    # The object at a qualified name in a module, found in dictionaries only; None if there is none.
+    # Return the object at a qualified name in a module, using only dictionaries; None if there is none.
     for name in qualified.split("."):
         home = getattr(home, "__dict__", {}).get(name)
     return home
 
 
 class _Nobody(CodeListener):
-    # The listener of a copy that is called after its user has returned it.
+    # Receives the reports of a copy that is called after its user has given it back. They are ignored.
     sites: tuple[Site, ...] = ()
 
 

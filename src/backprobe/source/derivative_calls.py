@@ -8,12 +8,16 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 JACOBIANS = "jac"
-"""How the names of functions begin that differentiate outputs of more than one number."""
+"""The first letters of the names of functions that differentiate outputs with more than one number, such as
+``jacrev``.
+"""
 
 
 @dataclass(frozen=True)
 class DerivativeCall:
-    """One such call: its name, line and text, and the texts of the function and of its arguments."""
+    """A call that differentiates a function: its name, line and text, and the texts of the function and of its
+    arguments.
+    """
 
     name: str
     line: int
@@ -23,7 +27,9 @@ class DerivativeCall:
 
     @property
     def probed(self) -> str:
-        """The text of a probe of the same function. If the function may return several numbers, their sum is probed."""
+        """The code of a probe of the same function. If the function may return several numbers, the code probes their
+        sum.
+        """
         of = ", of=lambda out: out.sum()" if self.name.rpartition(".")[2].startswith(JACOBIANS) else ""
         return f"bp.probe({self.function if self.function.isidentifier() else 'f'}{of})({self.arguments or 'x'})"
 
@@ -31,7 +37,7 @@ class DerivativeCall:
 def derivative_calls(
     nodes: Iterable[ast.AST], package: str, names: Collection[str], known: Collection[str] = ()
 ) -> list[DerivativeCall]:
-    """The calls of functions with these names from a package, in line order.
+    """Return the calls of a package's functions that have these names, in line order.
 
     ``known`` are names in the namespace that refer to such functions, in addition to those that the code imports.
     """
@@ -48,7 +54,9 @@ def derivative_calls(
 
 
 def block_at(file: str, line: int) -> ast.AST | None:
-    """The innermost ``with`` statement whose head is on a line of a file; None if there is no text."""
+    """Return the innermost ``with`` statement whose first lines contain this line; None if the text cannot be
+    parsed.
+    """
     try:
         tree = ast.parse("".join(linecache.getlines(file)))
     except SyntaxError:
@@ -68,14 +76,15 @@ def _imported(nodes: Sequence[ast.AST], package: str, names: Collection[str]) ->
 
 
 def _name(function: ast.expr, package: str, names: Collection[str], bare: Collection[str]) -> str:
-    # The name of a function that differentiates; empty for other functions.
+    # Return the name of the function if it differentiates; empty for other functions.
     if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == package:
         return function.attr if function.attr in names else ""
     return function.id if isinstance(function, ast.Name) and function.id in bare else ""
 
 
 def _call(call: ast.Call, outer: ast.Call | None, name: str) -> DerivativeCall:
-    # ``outer`` is the call of the returned function, if it is called at once.
+    # Return the facts about a call. If the function that it returns is called immediately, ``outer`` is that second
+    # call.
     function, *rest = call.args
     given = outer.args if outer is not None else _primals(rest, name)
     whole = call if outer is None else outer
@@ -85,6 +94,7 @@ def _call(call: ast.Call, outer: ast.Call | None, name: str) -> DerivativeCall:
 
 
 def _primals(given: Sequence[ast.expr], name: str) -> Sequence[ast.expr]:
-    # The arguments at which the derivative is taken, for functions such as ``jvp`` that receive them with the function.
+    # Return the arguments at which the derivative is taken. Functions such as ``jvp`` receive them together with the
+    # function.
     first = given[0] if given and name.endswith(".jvp") else None
     return first.elts if isinstance(first, ast.Tuple | ast.List) else given

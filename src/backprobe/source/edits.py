@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 Piece = tuple[int, int, str]
-"""The first character of a part of the text, the end of the part, and the text that replaces it."""
+"""A change of a text: the index of the first replaced character, the index after the last one, and the new text."""
 
 
 @dataclass(frozen=True)
 class Edit:
-    """A replacement of one expression in a file; the text around it stays the same.
+    """A replacement of one expression in a file. The text around the expression stays the same.
 
     >>> edit = Edit("a.py", 1, "y = x.detach()  # cut", ((5, 14, ""),))
     >>> edit.after
@@ -29,26 +29,26 @@ class Edit:
 
     pieces: tuple[Piece, ...]
     what: str = ""
-    """The edited expression, as ``ast.unparse`` writes it; empty if something around the line is edited."""
+    """The edited expression, as ``ast.unparse`` writes it; empty if the edit changes something else."""
 
     undecorated: str = ""
-    """The qualified name of a function that loses its only decorator."""
+    """The qualified name of the function if the edit removes its only decorator; otherwise empty."""
 
     @property
     def after(self) -> str:
-        """The edited line, stripped."""
+        """The line after the edit, without the spaces around it."""
         return edited(self.text, [self]).split("\n")[self.line - 1].strip()
 
 
 def edited(text: str, edits: Iterable[Edit]) -> str:
-    """The text with the edits made. A change that two edits share is made once."""
+    """Return the text after the edits. If two edits contain the same change, it is made once."""
     for start, end, instead in sorted({piece for edit in edits for piece in edit.pieces}, reverse=True):
         text = text[:start] + instead + text[end:]
     return text
 
 
 def patch(edits: Sequence[Edit], root: Path) -> bytes:
-    """A unified diff of edits, with file names relative to a folder, so that ``git apply`` works in that folder."""
+    """Return a unified diff of edits. File names are relative to a folder, in which ``git apply`` works."""
     return b"".join(_patch_of(file, edits, root) for file in dict.fromkeys(edit.file for edit in edits))
 
 
@@ -59,11 +59,11 @@ def _patch_of(file: str, edits: Sequence[Edit], root: Path) -> bytes:
         opened.seek(0)
         encoding, _ = tokenize.detect_encoding(opened.readline)
     before, after = (text.split("\n") for text in (own[0].text, edited(own[0].text, own)))
-    if len(before) == len(after):  # drop an edited line if nothing of it remains
+    if len(before) == len(after):  # a line that is empty after the edit is removed
         after = [now for was, now in zip(before, after, strict=True) if now.strip() or not was.strip()]
     name = Path(os.path.relpath(file, root)).as_posix()
     end = "\r\n" if b"\r\n" in raw else "\n"
-    is_open = not raw.endswith(b"\n")  # linecache adds a line end
+    is_open = not raw.endswith(b"\n")  # was the last line end added by linecache?
     lines, others = (_ended(text, end, is_open) for text in (before, after))
     made = list(difflib.unified_diff(lines, others, f"a/{name}", f"b/{name}"))
     missing = "\n\\ No newline at end of file\n"

@@ -18,7 +18,7 @@ NUMBER = count()
 
 
 class NotExchanged(Exception):
-    """The text does not compile, or it is not the text from which the running functions were made."""
+    """Raised if the edited text does not compile, or if the running functions were not made from the original text."""
 
 
 def functions_of(file: str) -> list[FunctionType]:
@@ -33,7 +33,7 @@ def functions_of(file: str) -> list[FunctionType]:
 
 
 def _held(values: Iterable[Any]) -> Iterator[FunctionType]:
-    # The functions among values, in classes and beneath decorators.
+    # Yield the functions among these values, including those in classes and those that decorators wrap.
     for value in [*values]:
         if isinstance(value, type):
             yield from _held(own for own in vars(value).values() if not isinstance(own, type))
@@ -60,10 +60,10 @@ def _namespaces(file: str) -> list[dict[str, Any]]:
 
 @contextmanager
 def exchanged(edits: Sequence[Edit], alive: Callable[[str], Sequence[FunctionType]]) -> Iterator[Mapping[str, str]]:
-    """Inside this context the functions of the edited files run as edited. Raises NotExchanged.
+    """Inside this context the functions of the edited files run with the edited code. Raises NotExchanged.
 
-    ``alive`` returns the functions of a file. The context's value maps the file names of edited texts, as they appear
-    in tracebacks, to the original file names.
+    ``alive`` returns the functions of a file. The value of the context maps the file names that edited code has in
+    tracebacks to the original file names.
     """
     undo: list[Any] = []
     names: dict[str, str] = {}
@@ -110,7 +110,7 @@ def _exchange(file: str, edits: Sequence[Edit], alive: Sequence[FunctionType], u
 
 
 def _pairs(before: CodeType, after: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
-    # The functions of a text, each with the function at the same place in the edited text.
+    # Yield the functions of a text, each with the function at the same place in the edited text.
     own, others = ([one for one in code.co_consts if isinstance(one, CodeType)] for code in (before, after))
     if [one.co_qualname for one in own] != [one.co_qualname for one in others]:
         raise NotExchanged("the edited text defines other functions")
@@ -134,7 +134,7 @@ def _putting_back(function: FunctionType) -> Any:
 
 
 def _undecorate(edit: Edit, alive: Sequence[FunctionType], undo: list[Any]) -> None:
-    # Replace the decorated function in its module or class by the undecorated one.
+    # Replace a decorated function by the undecorated one in the module or class that holds it.
     *path, name = edit.undecorated.split(".")
     same = [one for one in alive if one.__qualname__ == edit.undecorated and not hasattr(one, "__wrapped__")]
     inside = same[0] if same else None

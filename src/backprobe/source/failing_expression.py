@@ -1,4 +1,4 @@
-"""The expression that raised an error, as the text spells it: a call, an attribute, or a name."""
+"""Finds the expression in a program's text that raised an error: a call, an attribute, or a name."""
 
 from __future__ import annotations
 
@@ -16,11 +16,15 @@ from backprobe.source.tracebacks import is_mistake_of_ours, steps
 from backprobe.source.user_code import package
 
 ANSWERING = ("__getattr__", "__getattribute__")
-"""Methods that raise if there is no such attribute. The error is about the code that reads the attribute."""
+"""Methods that raise an error for a missing attribute. The error belongs to the code that reads the attribute, not to
+them.
+"""
 
 
 def raising_step(error: BaseException) -> TracebackType | None:
-    """The traceback step in which the program's own line raised; None if a called function raised."""
+    """Return the step of the traceback at which a line of the program raised; None if code outside of the program
+    raised.
+    """
     every = [] if error.__traceback__ is None or is_mistake_of_ours(error) else list(steps(error.__traceback__))
     while every and _passes_on(every[-1].tb_frame.f_code):
         every.pop()
@@ -28,12 +32,12 @@ def raising_step(error: BaseException) -> TracebackType | None:
 
 
 def _passes_on(code: CodeType) -> bool:
-    # Does this frame belong to code such as a probe, which only forwards a call or a read of the program?
+    # Does this frame only forward a call or a read of the program, as a frame of a probe does?
     return code.co_name in ANSWERING or package(code.co_filename) == "backprobe"
 
 
 def expressions_at(step: TracebackType, text: SourceText) -> list[tuple[Any, ast.AST]]:
-    """The expressions of a text that belong to a step's instruction, each with the surrounding node.
+    """Return the expressions of a text that belong to the instruction of a traceback step, each with its parent node.
 
     Empty if the instruction has no exact position.
     """
@@ -45,7 +49,7 @@ def expressions_at(step: TracebackType, text: SourceText) -> list[tuple[Any, ast
 
 
 def statement_at(frame: FrameType, line: int, text: SourceText) -> ast.stmt | None:
-    """The innermost statement of a text at a line."""
+    """Return the innermost statement of a text at a line."""
     found = [
         node
         for node in ast.walk(text.tree)
@@ -55,7 +59,7 @@ def statement_at(frame: FrameType, line: int, text: SourceText) -> ast.stmt | No
 
 
 def text_of(frame: FrameType) -> SourceText | None:
-    """The text of the file whose code runs in a frame; None if there is no text, or if it has changed since."""
+    """Return the text of the file whose code runs in a frame; None if there is no text, or if it has changed since."""
     code = frame.f_code
     try:
         if is_module(code):
@@ -68,7 +72,7 @@ def text_of(frame: FrameType) -> SourceText | None:
 
 
 Place = tuple[int | None, ...]
-"""First and last line, first and last column."""
+"""The first and last line, followed by the first and last column."""
 
 
 def _place(code: CodeType, instruction: int) -> Place | None:
@@ -77,8 +81,8 @@ def _place(code: CodeType, instruction: int) -> Place | None:
 
 
 def _places(node: ast.expr) -> Iterator[Place]:
-    # The positions that the compiler may give to an expression. For a chain of calls over several lines, the position
-    # may begin at the last name.
+    # Yield the positions that the compiler may give to an expression. If a chain of calls has several lines, the
+    # position may begin at the last name.
     end = node.end_lineno or 0, node.end_col_offset or 0
     yield node.lineno, end[0], node.col_offset, end[1]
     last = node.func if isinstance(node, ast.Call) else node

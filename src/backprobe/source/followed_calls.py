@@ -11,31 +11,33 @@ from backprobe.errors import NoSource
 from backprobe.source.user_code import innermost, package
 
 BUILTIN = (BuiltinFunctionType, type)
-LOCALS = "<locals>"  # part of the qualified name of a function that another function has created
+LOCALS = "<locals>"  # part of the qualified name of a function defined in another one
 HIGHER_ORDER = (map, filter, functools.reduce)
 
 Caller = TypeVar("Caller")
-"""The listener of the code that makes a call."""
+"""The type of the listener for the code that makes a call."""
 
 
 def plain_function(function: Any) -> FunctionType | None:
-    """The plain function, or the function of a method; None for a wrapper, or a function marked as a wrapper."""
+    """Return the plain function, or the function of a method. None for a wrapper, and for a function that wraps another
+    one.
+    """
     plain = function.__func__ if type(function) is MethodType else function
     return plain if type(plain) is FunctionType and not plain.__dict__ else None
 
 
 Way = tuple[type, Any]
 Known = dict[int | Way, CodeType | None]
-"""A cache whose keys are identities of code objects, or ways of calling an object. The code objects are its values,
-because an identity is only unique while its object is alive.
+"""A cache about called objects. A key is the identity of a code object, or a way of calling an object.
 
-A code object itself is a bad key: Python hashes all its instructions each time, which takes longer than many calls.
+The values are the code objects themselves, because an identity is only unique while the object exists. A code object
+itself would be a slow key: Python hashes all its instructions each time, which takes longer than many calls.
 """
 
 
 class Held:
-    """Stands for an object that has no hash, as pybind11's methods have none. It keeps the object alive, and equals
-    what stands for the same object.
+    """Wraps an object that has no hash, such as a method of pybind11, so that it can be a key. Two wrappers of the same
+    object are equal. The wrapper keeps the object alive.
     """
 
     __slots__ = ("held",)
@@ -51,7 +53,9 @@ class Held:
 
 
 def way_of(kind: type) -> Way:
-    """The cache key for calls of objects of a type. It contains ``__call__``, which a program may replace."""
+    """Return the cache key for calls of objects of a type. It contains ``__call__``, because a program may replace that
+    method.
+    """
     call = getattr(kind, "__call__", None)  # noqa: B004  # what it is, and not whether there is one
     try:
         hash(call)
@@ -61,11 +65,11 @@ def way_of(kind: type) -> Way:
 
 
 class Callables(Protocol):
-    """A framework's knowledge of the functions and objects that a program calls. The defaults know nothing special."""
+    """Facts about a framework's functions and objects that a program calls. This base class knows no framework."""
 
     def __init__(self) -> None:
-        """Without this, the first instance of a subclass that has none would set ``object.__init__`` in its class, and
-        that would precede those of other bases of a further subclass.
+        """Define a constructor, so that a subclass without one never gets ``object.__init__`` set by Python's
+        ``Protocol``. That would hide the constructors of other base classes.
         """
         super().__init__()
 
@@ -74,15 +78,18 @@ class Callables(Protocol):
         return False
 
     def called(self, function: Any, modules_too: bool) -> tuple[Any, Callable[..., Any]] | None:
-        """For an object that the framework calls in a special way: the function that it runs, and a function that runs
-        another one in its place.
+        """If the framework calls an object in a special way, return the function that the object runs, and a
+        replacement.
 
-        Such objects are transforms, compiled functions and, with ``modules_too``, modules.
+        The replacement runs another function in the same way. Such objects are transforms, compiled functions and, with
+        ``modules_too``, modules. None for other objects.
         """
         return None
 
     def higher_order(self, function: Any) -> Callable[..., Any] | None:
-        """For a function of the framework that calls functions passed to it: the function to call in its place."""
+        """If a function of the framework calls functions passed to it, return the function to call instead; otherwise
+        None.
+        """
         return None
 
     def is_data(self, value: Any) -> bool:
@@ -90,21 +97,21 @@ class Callables(Protocol):
         return False
 
     def held(self, function: Any) -> Sequence[Any] | None:
-        """The functions that a library's module holds and will call, if none of them can be replaced.
+        """Return the functions that a library's module holds and will call, if none of them can be replaced.
 
-        None for other objects. Then no object of the same type is such a module.
+        None for any other object. In that case, no object of the same type is such a module.
         """
         return None
 
     def hidden(self, function: Any) -> Any:
-        """The function that an object, other than a Python function, declares to wrap."""
+        """Return the function in ``__wrapped__`` of an object that is not a Python function; None if there is none."""
         try:
-            return object.__getattribute__(function, "__dict__").get("__wrapped__")  # runs no code of the object
+            return object.__getattribute__(function, "__dict__").get("__wrapped__")  # this runs no code of the object
         except AttributeError:
             return None
 
     def rule(self, function: Any) -> CodeType | None:
-        """The code of the derivative rule that the program gave to its own function; None if not known.
+        """Return the code of the derivative rule that the program defined for its own function; None if not known.
 
         The lines of such a function are not recorded, because its derivative comes from the rule.
         """
@@ -118,7 +125,7 @@ class NoteTaker(Protocol):
 
 
 class FollowedCalls(Generic[Caller]):
-    """Decides which of the functions that a program calls are followed, and which copies run in their place.
+    """Decides which functions that a program calls are followed. Those run as copies, which report.
 
     ``home`` is the installed package that the program belongs to, if any. ``follows_modules`` is False if modules
     already report by their own paths.
@@ -132,12 +139,12 @@ class FollowedCalls(Generic[Caller]):
         self.own: Known = {}  # functions that are followed
 
     def reporting(self, function: Any, caller: Caller, label: str) -> Any:
-        """The reporting version of a function, under its own name or a label. Raises NoSource."""
+        """Return the reporting copy of a function, under its own name or a label. Raises NoSource."""
         raise NotImplementedError
 
     def handing(self, function: Any, forget: Callable[[], object]) -> Any:
-        """The function to call in place of one that is not followed: itself, or a wrapper that checks the functions
-        passed to it.
+        """Return the function to call instead of one that is not followed: itself, or a wrapper that checks the
+        functions passed to it.
 
         The wrapper calls ``forget`` if it finds such functions, so that the next call is checked as well.
         """
@@ -152,11 +159,11 @@ class FollowedCalls(Generic[Caller]):
         return self.follow(caller, function)
 
     def follow(self, caller: Caller, function: Any) -> Any:
-        """The reporting version of a function of the program; None for other functions."""
+        """Return the reporting copy of a function of the program; None for other functions."""
         kind = type(function)
         if way_of(kind) in self.foreign:
             return None
-        if kind is FunctionType and not function.__dict__:  # a plain function that wraps nothing and is not compiled
+        if kind is FunctionType and not function.__dict__:  # a plain function that is no wrapper and is not compiled
             known = id(function.__code__)
             if known in self.foreign:
                 return None
@@ -172,7 +179,7 @@ class FollowedCalls(Generic[Caller]):
         inner, call = innermost(function), None
         if called is not None or inner is None:
             if function is None:
-                return None  # not callable: Python itself will raise the error
+                return None  # Python itself raises the error, because it is not callable
             if called is None:
                 self._note_hidden(function)
                 called = MethodType(kind.__call__, function), None
@@ -195,11 +202,12 @@ class FollowedCalls(Generic[Caller]):
         return followed if followed is None or call is None else functools.partial(self.call_settled, call, followed)
 
     def _know_foreign(self, kind: type, called: Any, inner: FunctionType | None, function: Any) -> None:
-        # Remember a plain function or method by its code, and an object by its type if the type defines the call. Types
-        # created inside a function are not remembered, since they would keep its variables alive.
+        # Remember that this callable is not followed: a plain function or method by its code, another object by its
+        # type. Types created inside a function are not remembered, because they would keep the function's variables
+        # alive.
         plain = plain_function(function) if called is None else None
         if plain is not None:
-            if not plain.__code__.co_freevars:  # one decorator's wrappers share their code
+            if not plain.__code__.co_freevars:  # all wrappers of a decorator share their code
                 self.foreign[id(plain.__code__)] = plain.__code__
             return
         defines_it = called is not None and called[1] is None and inner is getattr(called[0], "__func__", None)
@@ -214,14 +222,14 @@ class FollowedCalls(Generic[Caller]):
             return None
 
     def note_compiled(self, function: Any) -> bool:
-        """Did the framework compile this callable? Then its inside cannot be observed, and a note says so."""
+        """Did the framework compile this callable? Then functions inside it cannot be observed, and a note is added."""
         is_compiled = self.callables.is_compiled(function)
         if is_compiled:
             self.note("compiled_not_followed", name=getattr(function, "__qualname__", None) or type(function).__name__)
         return is_compiled
 
     def _note_hidden(self, function: Any) -> None:
-        # A decorator that is not a Python function, such as lru_cache, hides the user's function inside it.
+        # Add a note if a decorator that is not a Python function, such as lru_cache, contains a function of the user.
         held = self.callables.hidden(function)
         if innermost(held) is None:
             self.note_compiled(function)
@@ -241,15 +249,17 @@ class FollowedCalls(Generic[Caller]):
             self.note("own_rule", name=name, rule=rule.co_name, at=at)
 
     def is_followed(self, function: Any, inner: FunctionType) -> bool:
-        """Does the function belong to the user or the program's own package? ``inner`` is its innermost function."""
+        """Does the function belong to the user or to the program's own package? ``inner`` is the plain function inside
+        it.
+        """
         installed = package(inner.__code__.co_filename)
         return installed is None or (installed != "" and installed == self.home)
 
     def _higher_order(self, caller: Caller, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        # Call the function with reporting versions of the functions among its arguments. An argument other than the
-        # first may be data although it is callable, such as a model that is mapped over.
+        # Call the function. Functions among its arguments are replaced by copies that report. An argument other than
+        # the first may be callable and still be data, such as a model that is mapped over.
         exchanged = functools.partial(self.exchanged, caller)
-        if isinstance(function, functools.partial):  # it may hold tuples of functions, such as layers
+        if isinstance(function, functools.partial):  # it may contain tuples of functions, such as layers
             held = (exchanged(one) if isinstance(one, tuple) else one for one in function.args)
             function = functools.partial(function.func, *held, **function.keywords)
         is_data = self.callables.is_data
@@ -258,7 +268,7 @@ class FollowedCalls(Generic[Caller]):
         return self.call_settled(function, *map(exchanged, args[:1]), *rest, **words)
 
     def exchanged(self, caller: Caller, argument: Any) -> Any:
-        """An argument in which the user's functions are exchanged for reporting ones."""
+        """Return an argument in which the user's functions are replaced by copies that report."""
         if isinstance(argument, tuple | list) and argument and all(map(callable, argument)):
             return [self.exchanged(caller, one) for one in argument]
         return (self.follow(caller, argument) or argument) if callable(argument) else argument

@@ -12,13 +12,13 @@ LOOKS_AT_FRAME = (locals, vars, dir, eval, exec)
 
 
 def seen_by(function: Any) -> Callable[..., Any]:
-    """The replacement for ``locals``, ``vars``, ``dir``, ``eval`` or ``exec``, when called from rewritten code."""
+    """Return the replacement for ``locals``, ``vars``, ``dir``, ``eval`` or ``exec`` when rewritten code calls it."""
     seen: dict[Any, Callable[..., Any]] = {locals: _locals, vars: _vars, dir: _dir, eval: _eval, exec: _exec}
     return seen[function]
 
 
 def _own(frame: FrameType | None) -> dict[str, Any]:
-    # The local names of a frame without those added by rewriting, which all begin with ``@``.
+    # Return the local names of a frame, without those that rewriting has added. The added names begin with ``@``.
     assert frame is not None
     return {name: value for name, value in frame.f_locals.items() if not name.startswith("@")}
 

@@ -29,18 +29,18 @@ from backprobe.source.raw_variables import raw_variables, variables_of_comprehen
 
 WRITES_BACK = sys.version_info[:2] == (3, 12)
 KEEPS = sys.version_info < (3, 13)
-"""Does a frame keep the dict returned by ``f_locals``, with the old values of variables, until it is left?"""
+"""Does a frame store the dict that ``f_locals`` returns, with old values of variables, until the frame is left?"""
 TRACING = frozenset({"call", "line", "return", "exception", "opcode"})
 UNKNOWN = object()
-"""Stands for a value that is not known without running something."""
+"""Returned for a value that cannot be known without running code."""
 
 CONTAINERS = "torch.nn.modules.container"
 HELD = ("_parameters", "_buffers", "_modules")
-"""Dicts in which PyTorch modules keep values that were set as attributes."""
+"""The dicts in which PyTorch modules store some of the values that were assigned to attributes."""
 
 
 def name_in(frame: FrameType, name: str) -> Any:
-    """The value of a variable in a frame, or ``UNKNOWN``."""
+    """Return the value of a variable in a frame, or ``UNKNOWN``."""
     raw = raw_variables(frame)
     if raw:
         return _beside_raw(frame, name, raw)
@@ -51,7 +51,7 @@ def name_in(frame: FrameType, name: str) -> Any:
 
 
 def variables_in(frame: FrameType) -> dict[str, Any]:
-    """All local variables of a frame that have a value and can be read."""
+    """Return all local variables of a frame that have a value and can be read safely."""
     if raw_variables(frame):
         code = frame.f_code
         known = {name: name_in(frame, name) for name in (*code.co_varnames, *code.co_cellvars, *code.co_freevars)}
@@ -60,7 +60,8 @@ def variables_in(frame: FrameType) -> dict[str, Any]:
 
 
 def _beside_raw(frame: FrameType, name: str, raw: frozenset[str]) -> Any:
-    # The value of a variable in a frame in which some variables must not be read, so each one is read separately.
+    # Return the value of a variable in a frame. Some variables of the frame must not be read, so each variable is read
+    # separately.
     code = frame.f_code
     if name in raw and name in code.co_freevars:
         return UNKNOWN
@@ -74,9 +75,10 @@ def _beside_raw(frame: FrameType, name: str, raw: frozenset[str]) -> Any:
 
 
 def _locals_of(frame: FrameType, name: str) -> Mapping[str, Any]:
-    # A namespace with the local variable of this name, if the frame has one. Python 3.12 writes the dict that
-    # ``f_locals`` returned back into the frame. That is wrong while a comprehension runs whose variable is global, or
-    # in an outer closure. Then each variable is read separately.
+    # Return a namespace that contains the local variable of this name, if the frame has one.
+    #
+    # Python 3.12 writes the dict that ``f_locals`` returned back into the frame. This is wrong while a comprehension
+    # runs whose variable is also global or in an outer closure. In that case each variable is read separately.
     at_risk = _at_risk(frame.f_code) if WRITES_BACK else ()
     if not at_risk:
         return frame.f_locals
@@ -90,9 +92,10 @@ def _locals_of(frame: FrameType, name: str) -> Mapping[str, Any]:
 
 
 def _of_module(frame: FrameType, name: str) -> Mapping[str, Any]:
-    # A namespace with the variable of this name in a module's frame, if there is one. Outside of a comprehension, the
-    # slot of the comprehension's variable holds a value that Python wrote back. ``f_locals`` would return this value
-    # for the module's own variable of the same name.
+    # Return a namespace that contains the variable of this name in a module's frame, if there is one.
+    #
+    # After a comprehension has run, the slot of its variable may hold a value that Python wrote back. ``f_locals``
+    # would return this value instead of the module's own variable with the same name.
     running = variables_of_comprehensions(frame)
     if name in running:
         found = _variable(frame, name)
@@ -102,21 +105,22 @@ def _of_module(frame: FrameType, name: str) -> Mapping[str, Any]:
 
 
 def forget(frame: FrameType) -> None:
-    """Release the values that a frame keeps since ``f_locals`` was read.
+    """Release the values that a frame has stored because ``f_locals`` was read.
 
-    They are not released if the program itself holds the dict, which its ``locals()`` returned. Nor are they released
-    during a trace function of the frame, because Python then writes the dict back into the variables.
+    They are not released if the program itself holds the dict, as the result of ``locals()``. They are also not
+    released inside a trace function of the frame, because Python then writes the dict back into the variables.
     """
     if KEEPS and frame.f_code.co_flags & inspect.CO_OPTIMIZED and not _is_traced_now(frame):
         kept = frame.f_locals
-        if sys.getrefcount(kept) == 3:  # references by the frame, by ``kept``, and by the call
+        if sys.getrefcount(kept) == 3:  # referenced by the frame, by ``kept``, and by the call itself
             kept.clear()
-            # this writes nothing, but without it the next event of a trace function would fill the dict again
+            # This writes nothing, but it marks the dict as up to date. Otherwise the next event of a trace function
+            # would fill it again.
             _writer()(frame, 0)
 
 
 def _is_traced_now(frame: FrameType) -> bool:
-    # Is a trace function of the frame running, and calling this code?
+    # Is this code being called by a trace function of the frame?
     called: FrameType | None = sys._getframe(1) if sys.gettrace() is not None else None
     while called is not None and called.f_back is not frame:
         called = called.f_back
@@ -141,7 +145,8 @@ def _variable(frame: FrameType, name: str) -> Any:
 
 @lru_cache(1)
 def _writer() -> Callable[[FrameType, int], None]:
-    # Writes the kept values of existing variables back into a frame, which then counts as up to date.
+    # Return Python's own C function that writes the stored values back into a frame's variables. The frame then counts
+    # as up to date.
     prototype = ctypes.PYFUNCTYPE(None, ctypes.py_object, ctypes.c_int)
     return prototype(("PyFrame_LocalsToFast", ctypes.pythonapi))
 
@@ -153,7 +158,9 @@ def _getter() -> Callable[[FrameType, str], Any]:
 
 
 def value_in(frame: FrameType, node: ast.AST | None) -> Any:
-    """The value of an expression of names, attributes, constants and items of plain containers, or ``UNKNOWN``."""
+    """Return the value of an expression of names, attributes, constants and items of plain containers, or
+    ``UNKNOWN``.
+    """
     match node:
         case ast.Name(id=name):
             return name_in(frame, name)
@@ -171,7 +178,7 @@ def value_in(frame: FrameType, node: ast.AST | None) -> Any:
 
 
 def attribute(owner: Any, name: str) -> Any:
-    """The attribute of an object; ``UNKNOWN`` if the program's own code would compute it."""
+    """Return the attribute of an object; ``UNKNOWN`` if the program's own code would compute it."""
     if owner is UNKNOWN:
         return UNKNOWN
     own = _namespace(owner)
@@ -189,12 +196,12 @@ def attribute(owner: Any, name: str) -> Any:
 def _namespace(owner: Any) -> Mapping[str, Any]:
     try:
         return object.__getattribute__(owner, "__dict__")  # type: ignore[no-any-return]  # a namespace
-    except (AttributeError, TypeError):  # TypeError: its ``__class__`` claims another class
+    except (AttributeError, TypeError):  # TypeError: its ``__class__`` is another class
         return {}
 
 
 def _bound(found: Any, owner: Any) -> Any:
-    # The value of a type's attribute when read on an object of the type.
+    # Return the value of an attribute of a type as an object of this type would return it.
     if isinstance(found, FunctionType) and not isinstance(owner, type):
         return MethodType(found, owner)
     if isinstance(found, staticmethod):
@@ -206,7 +213,7 @@ def _bound(found: Any, owner: Any) -> Any:
     if isinstance(found, MemberDescriptorType) and not isinstance(owner, type):
         try:
             return found.__get__(owner)
-        except AttributeError:  # a slot that is empty
+        except AttributeError:  # the slot is empty
             return UNKNOWN
     if isinstance(found, GetSetDescriptorType | property) or hasattr(type(found), "__get__"):
         return found if isinstance(found, BuiltinFunctionType) else UNKNOWN
@@ -214,7 +221,7 @@ def _bound(found: Any, owner: Any) -> Any:
 
 
 def _sum(left: Any, right: Any, is_negative: bool) -> Any:
-    # The sum or difference of two integers, such as ``i + 1``, which no user code computes.
+    # Return the sum or difference of two integers, such as ``i + 1``, because no code of the program computes it.
     if type(left) is not int or type(right) is not int:
         return UNKNOWN
     return left - right if is_negative else left + right
@@ -226,11 +233,13 @@ ITEMS = {
     "ModuleDict.__getitem__": ("_modules", dict),
     "ParameterDict.__getitem__": ("_parameters", dict),
 }
-"""Methods of libraries that return an item of a module's container, and how their argument names the item."""
+"""By method of a library that returns an item of a module's container: the dict that holds the items, and the type of
+container (list or dict) that the items form.
+"""
 
 
 def _items(owner: Any) -> Any:
-    # The items of a container of modules, as plain data.
+    # Return the items of a container of modules as a list or dict.
     method = inspect.getattr_static(type(owner), "__getitem__", None)
     held, kind = ITEMS.get(getattr(method, "__qualname__", ""), ("", list))
     if not isinstance(method, FunctionType) or method.__module__ != CONTAINERS or not held:

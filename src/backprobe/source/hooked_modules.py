@@ -1,4 +1,4 @@
-"""Temporarily imports a program's modules again, with other code."""
+"""Temporarily imports the modules of a program again, with other code."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _is_own(module: Any) -> bool:
 
 
 class _Finder(MetaPathFinder):
-    # Finds the program's modules in the same places as Python, but loads them with other code.
+    # Finds the program's modules where Python would find them, but loads them with other code.
     def __init__(self, code: Code, names: Mapping[str, Any]) -> None:
         self.code, self.names = code, names
 

@@ -1,4 +1,4 @@
-"""Finds the installed package that a file belongs to, wherever the file lies.
+"""Finds the installed package that contains a file, in whatever folder it is installed.
 
 A file counts as installed if it is in a folder for installed packages, or if a distribution next to its package lists
 it in its ``RECORD``. Packages may lie in any folder: ``PYTHONPATH``, a ``.pth`` file, ``pip install --target``, an
@@ -19,20 +19,22 @@ from typing import Any, NamedTuple
 FOLDERS = ("site-packages", "dist-packages")
 EGG = ".egg"
 ABOUT = (".dist-info", ".egg-info")
-"""The endings of folders that describe a distribution."""
+"""The endings of names of folders that describe a distribution."""
 LISTS = ("RECORD", "installed-files.txt")
-"""Lists of a distribution's files in that folder. The second one has paths relative to the folder itself."""
+"""Names of files, in a folder that describes a distribution, that list the distribution's files. In the second one,
+paths are relative to that folder.
+"""
 
 
 class Recorded(NamedTuple):
-    """The contents of a distribution in the folder or archive where it is installed."""
+    """The files of a distribution, in the folder or archive in which the distribution is installed."""
 
-    modules: frozenset[str]  # single-file modules
-    folders: frozenset[str]  # folders that contain files of the distribution
-    packages: frozenset[str]  # packages, if no files are listed
+    modules: frozenset[str]  # modules that are a single file
+    folders: frozenset[str]  # folders that contain files
+    packages: frozenset[str]  # packages, known only by name because no files are listed
 
     def has(self, inside: str) -> bool:
-        """Does a file belong to the distribution, or lie in a folder that belongs to it?"""
+        """Does a file belong to the distribution, or is it in a folder that belongs to the distribution?"""
         around = inside.rpartition("/")[0]
         if not around:
             return inside in self.modules
@@ -40,7 +42,7 @@ class Recorded(NamedTuple):
 
 
 def in_folder(file: str) -> tuple[str, str] | None:
-    """The folder of installed packages that contains a file, and its package or module there."""
+    """Return the folder of installed packages that contains a file, and the package or module of the file."""
     parts = file.split("/")
     for at, part in enumerate(parts[1:-1], 1):
         if part in FOLDERS or part.endswith(EGG):
@@ -50,7 +52,7 @@ def in_folder(file: str) -> tuple[str, str] | None:
 
 @lru_cache(4096)
 def is_edited(root: str, top: str) -> bool:
-    """Is this package in a folder of installed packages only a link to the user's editable installation?"""
+    """Is this package only a link to an editable installation, which is the user's own code?"""
     return os.path.islink(f"{root}/{top}") and any(
         _says_edited(_read(about, "direct_url.json")) and top in (*_tops(_files(about)), *_packages(about))
         for about in _distributions(root)
@@ -58,7 +60,9 @@ def is_edited(root: str, top: str) -> bool:
 
 
 def recorded_package(file: str) -> str | None:
-    """The package or module according to a distribution's list of files, in any folder or archive on the path."""
+    """Return the package or module of a file, according to the list of files of a distribution in any folder or archive
+    on the path.
+    """
     parts = file.split("/")
     searched = _searched(tuple(sys.path_importer_cache))
     for at in range(len(parts) - 1, 0, -1):
@@ -70,22 +74,23 @@ def recorded_package(file: str) -> str | None:
 
 @lru_cache(4)
 def _searched(entries: tuple[str, ...]) -> frozenset[str]:
-    # The folders and archives in which Python has looked for modules, in the spelling that file names may have.
+    # Return the folders and archives in which Python has looked for modules, spelled as in file names.
     found = [getattr(sys.path_importer_cache.get(entry), "path", entry) for entry in entries]
     return frozenset([*found, *map(os.path.abspath, found)])
 
 
 def _is_recorded(root: str, inside: str) -> bool:
-    # Does a distribution in this folder or archive contain the file? A distribution with the package's name is checked
-    # first.
+    # Does a distribution in this folder or archive contain the file? The distribution that has the package's name is
+    # checked first.
     changed, top = _changed(root), inside.partition("/")[0].removesuffix(".py")
     names = sorted(_names(root, changed), key=lambda name: _package(name) != top)
     return any(_recorded(root, name, changed).has(inside) for name in names)
 
 
 def _changed(root: str) -> int:
-    # The time of the last change of a folder or archive, since packages may be installed while the program runs.
-    for place in (root, *map(str, Path(root).parents)):  # a folder in an archive has no time of its own
+    # Return the time at which a folder or archive was last changed, because packages may be installed while the program
+    # runs.
+    for place in (root, *map(str, Path(root).parents)):  # a folder in an archive has no time
         try:
             return os.stat(place).st_mtime_ns
         except OSError:
@@ -112,7 +117,7 @@ def _recorded(root: str, name: str, changed: int) -> Recorded:
 
 
 def _distributions(root: str) -> Iterator[Any]:
-    # The folders that describe the distributions in a folder or archive.
+    # Yield the folders that describe the distributions in a folder or archive.
     opened = _opened(Path(root))
     try:
         yield from [one for one in opened.iterdir() if one.name.endswith(ABOUT)] if opened is not None else ()
@@ -121,13 +126,13 @@ def _distributions(root: str) -> Iterator[Any]:
 
 
 def _opened(root: Path) -> Any:
-    # A folder, or one in an archive, as a path.
+    # Return a path object for a folder, which may be inside an archive; None if it does not exist.
     if root.is_dir():
         return root
     outer = next((one for one in (root, *root.parents) if one.is_file()), None)
     if outer is None:
         return None
-    import zipfile  # imported here, because most programs do not need it
+    import zipfile  # local import, because most programs do not need it
 
     try:
         inside = "" if outer == root else f"{root.relative_to(outer)}/"
@@ -137,7 +142,7 @@ def _opened(root: Path) -> Any:
 
 
 def _files(about: Any) -> Iterator[str]:
-    # The files of a distribution, relative to the folder in which it is installed.
+    # Return the files of a distribution, relative to the folder in which it is installed.
     for name in LISTS:
         for row in csv.reader(_read(about, name).replace("\0", "").splitlines()):
             file = "".join(row[:1])
@@ -148,20 +153,20 @@ def _files(about: Any) -> Iterator[str]:
 
 
 def _packages(about: Any) -> Iterable[str]:
-    # The packages of a distribution that does not list its files.
+    # Return the packages of a distribution that does not list its files.
     return _read(about, "top_level.txt").split() or [_package(about.name)]
 
 
 @lru_cache(4096)
 def _package(name: str) -> str:
-    # The package of a distribution, guessed from the name of its folder.
+    # Return the package of a distribution, guessed from the name of the folder that describes it.
     return re.sub(r"[-.]+", "_", name.partition("-")[0])
 
 
 def _read(about: Any, name: str) -> str:
     try:
         return str((about / name).read_text(encoding="utf-8", errors="replace"))
-    except (OSError, KeyError):  # KeyError: an archive without this file
+    except (OSError, KeyError):  # KeyError: the archive has no such file
         return ""
 
 

@@ -8,66 +8,73 @@ from typing import Any, ClassVar, Protocol
 
 from backprobe.source.sites import CallSite, Site, operator_of
 
-NO_CALL = -1  # stands for a call's site in code that does not number its calls
+NO_CALL = -1  # used instead of the site of a call, in code that does not number calls
 
 
 class CodeListener(Protocol):
-    """One call of a function, from its first line to its last, as reported by its rewritten code.
+    """Receives the reports of rewritten code during one call of a function.
 
-    Sites are given by their index in ``sites``. The return value of a method replaces the reported value. The methods
-    here do what the original code does; a listener overrides those that it needs.
+    Sites are given by their index in ``sites``. The rewritten code continues with the return value of a method instead
+    of the reported value. The methods here do what the original code does. A listener overrides those that it needs.
     """
 
     sites: Sequence[Site]
     slice: ClassVar[type[Any]] = builtins.slice
 
     def bind(self, at: int, value: Any, /) -> Any:
-        """A statement binds ``value`` to the local of a site."""
+        """Called when a statement binds ``value`` to the local of a site."""
         return value
 
     def name(self, at: int, value: Any, /) -> Any:
-        """Like ``bind``, but in the middle of a statement: a walrus, or an operation that gets its own name."""
+        """Like ``bind``, but called inside a statement: for a walrus, or for an operation that gets a name of
+        its own.
+        """
         return value
 
     def done(self, at: int, value: Any, /) -> Any:
-        """A statement that binds nothing has ended; ``value`` is the value of its expression."""
+        """Called when a statement that binds nothing has ended. ``value`` is the value of its expression."""
         return value
 
     def writing(self, value: Any, /) -> None:
-        """A statement is about to write into ``value``, as ``u += 1`` may."""
+        """Called before a statement that may write into ``value``, such as ``u += 1``."""
         return
 
     def written(self, value: Any, /) -> None:
-        """The statement has written into the value, and binds no name."""
+        """Called when the statement has written into the value without binding a name."""
         return
 
     def wrote(self, at: int, value: Any, /) -> Any:
-        """The statement has written and binds ``value``, the same object or a new one, to the local of a site."""
+        """Called when the statement has written and binds ``value`` to the local of a site. It may be the same object
+        or a new one.
+        """
         return value
 
     def storing(self, at: int, owner: Any, value: Any, /) -> Any:
-        """``owner[...] = value`` is about to run."""
+        """Called before ``owner[...] = value``."""
         return value
 
     def stored(self, at: int, owner: Any, /) -> None:
-        """``owner[...] = value`` is over."""
+        """Called after ``owner[...] = value``."""
         return
 
     def expose(self, value: Any, /) -> Any:
-        """``value.data`` is read. Writes to the result are writes to the value."""
+        """Called when ``value.data`` is read. A write to the result is a write to the value."""
         return value
 
     def each(self, template: Any, values: Any, /) -> Iterator[Any]:
-        """The items of a comprehension's iterable. ``template`` has the sites of its targets, nested like these."""
+        """Return the items of a comprehension's iterable. ``template`` has the sites of the targets, nested like the
+        targets.
+        """
         return iter(values)
 
     def forget(self, *names: str) -> None:
-        """The code has deleted these names."""
+        """Called when the code has deleted these names."""
         return
 
     def call(self, function: Any, may_write: bool = False, at: int = NO_CALL, /) -> Any:
-        """Returns the function to call in place of ``function``. With ``may_write``, the call has a keyword, such as
-        ``out=``, by which it may write.
+        """Return the function to call instead of ``function``.
+
+        With ``may_write``, the call has a keyword such as ``out=``, by which it may write.
         """
         return function
 
@@ -78,15 +85,15 @@ class CodeListener(Protocol):
         return operator_of(site)(*operands)
 
     def attribute(self, at: int, owner: Any, name: str, /) -> Any:
-        """Read an attribute. This report and the next two come only from code that numbers its calls."""
+        """Read an attribute. Only code that numbers its calls reports this."""
         return getattr(owner, name)
 
     def iterate(self, at: int, value: Any, /) -> Any:
-        """``value`` is about to be iterated or unpacked."""
+        """Called before ``value`` is iterated or unpacked. Only code that numbers its calls reports this."""
         return value
 
     def put(self, at: int, owner: Any, index: Any, value: Any, /) -> None:
-        """Run ``owner[index] = value``."""
+        """Run ``owner[index] = value``. Only code that numbers its calls reports this."""
         owner[index] = value
 
     def __enter__(self) -> CodeListener:
@@ -97,16 +104,20 @@ class CodeListener(Protocol):
 
 
 class ModuleListener(CodeListener, Protocol):
-    """The listener of a module's code. The code's temporaries are attributes of the listener that begin with ``@``."""
+    """Receives the reports of a module's code. Temporary values of the code are attributes of it, whose names begin
+    with ``@``.
+    """
 
     def reads(self, *names: str) -> None:
-        """A statement is about to read these names, which are among those announced."""
+        """Called before a statement reads these names. Only announced names are reported."""
         return
 
     def last(self, at: int, value: Any, /) -> None:
-        """The value of the last expression."""
+        """Called with the value of the last expression."""
         return
 
 
 Opener = Callable[[str, str, tuple[Site, ...]], Callable[[], CodeListener]]
-"""(function name, file, its sites) -> a function that returns a listener each time the function is entered."""
+"""Called with the name of a function, its file and its sites. Returns a function that is called whenever the first one
+is entered, and returns a listener.
+"""

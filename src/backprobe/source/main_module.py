@@ -11,16 +11,16 @@ from pathlib import Path
 from types import CodeType, ModuleType
 
 _last: list[ModuleType] = []
-# The program that ran last. Python frees a program's variables at exit, after the ``atexit`` functions. Without this
-# list they would be freed at once. With DistributedDataParallel that is too early: gloo's thread may still hold Python
-# objects and wait for the interpreter's lock, while PyTorch waits for that thread.
+# The program that ran last. Python frees a program's variables at exit, after the ``atexit`` functions. This list keeps
+# them until then; otherwise they would be freed when the program ends. That is too early with DistributedDataParallel:
+# gloo's thread may still hold Python objects and wait for the interpreter's lock, while PyTorch waits for that thread.
 
 
 @contextmanager
 def as_main(arguments: Sequence[str], spec: ModuleSpec | None = None) -> Iterator[ModuleType]:
-    """Inside this context the given module is ``__main__``. The first of the arguments is its file.
+    """Inside this context a new module is ``__main__``. Its file is the first of the arguments.
 
-    With a ``spec`` it runs like a module with ``python -m``: imports are searched first in the current folder.
+    With a ``spec``, it is set up as by ``python -m``: imports are searched first in the current folder.
     """
     file, main = arguments[0], ModuleType("__main__")
     main.__file__ = os.path.abspath(file)
@@ -38,7 +38,7 @@ def as_main(arguments: Sequence[str], spec: ModuleSpec | None = None) -> Iterato
 
 @contextmanager
 def main_kept() -> Iterator[None]:
-    """After this context, the program that ran last is still the one from before the context."""
+    """After this context, the program that counts as the last one is the same as before the context."""
     before = [*_last]
     try:
         yield
@@ -47,5 +47,5 @@ def main_kept() -> Iterator[None]:
 
 
 def compiled(file: str) -> CodeType:
-    """The code of a script."""
+    """Return the compiled code of a script."""
     return compile(Path(file).read_bytes(), file, "exec", dont_inherit=True)

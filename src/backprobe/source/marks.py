@@ -1,4 +1,6 @@
-"""Marks are pieces of source text, such as targets and calls. Instructions find them by the position where they end."""
+"""Marks are pieces of source text, such as targets and calls, that an instruction may execute. They are found by the
+position at which the text ends.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,14 @@ from backprobe.source.none_checks import GRADIENT, MayBeNone, reads
 from backprobe.source.sites import Origin, Site, augmented, captured, lines_of, names_read, operation, parameters
 
 ALLOWING = "allow_unused"
-"""The keyword with which a function that differentiates returns None for unconnected inputs."""
+"""The keyword with which a function such as ``grad`` returns None for inputs that are not connected."""
 
 Place = tuple[int | None, int | None]
-"""The line and column of an instruction. Both are None if it belongs to no text."""
+"""The line and column at which the text of an instruction ends. Both are None if no text belongs to the instruction."""
 
 
 class Does(Enum):
-    """What an instruction does."""
+    """The kind of effect that an instruction has."""
 
     BIND = auto()  # binds a name
     WALRUS = auto()  # binds a name in the middle of a statement
@@ -38,13 +40,15 @@ class Does(Enum):
     READ = auto()
     RETURN = auto()
     RAISE = auto()
-    OPEN = auto()  # a comprehension that runs inside this frame begins to use a variable of that name
-    CLOSE = auto()  # the comprehension has ended, and the name has its former value again
+    OPEN = auto()  # a comprehension without a frame of its own starts to use a variable
+    CLOSE = auto()  # a comprehension without a frame of its own has ended: the name has its old value again
 
 
 @dataclass(frozen=True, eq=False)
 class Mark:
-    """A target, with its site, the effect on it, and the surrounding statement or pattern."""
+    """A target in the text, with its site, the effect on it, and the positions of the statement or pattern
+    around it.
+    """
 
     does: Does
     site: int
@@ -53,11 +57,11 @@ class Mark:
     end: Place
 
     def is_about(self, name: str, place: Place) -> bool:
-        """Is the target this variable, in a statement or pattern around this place?"""
+        """Is the target this variable, and is this place inside the statement or pattern around the target?"""
         return None not in place and self.start <= place <= self.end and self.is_of(name)  # type: ignore[operator]
 
     def is_of(self, name: str) -> bool:
-        """Is the target this variable? In a class, the compiler puts the class's name before a private one."""
+        """Is the target this variable? In a class, the compiler adds the class's name to a private name."""
         if not isinstance(self.target, ast.Name):
             return False
         written = self.target.id
@@ -66,12 +70,12 @@ class Mark:
 
 @dataclass
 class Marks:
-    """The marks in the source of one function, by the position where each piece of text ends."""
+    """The marks in the source of one function. The keys are the positions at which the pieces of text end."""
 
     sites: list[Site] = field(default_factory=list)
     arguments: list[tuple[str, int]] = field(default_factory=list)
     stores: dict[Place, Mark] = field(default_factory=dict)
-    # targets in patterns: the instructions that store them may have any position in the pattern
+    # Targets in ``match`` patterns. The instructions that store them may have any position in the pattern.
     captured: list[Mark] = field(default_factory=list)
     calls: dict[Place, ast.Call] = field(default_factory=dict)
     comprehensions: set[Place] = field(default_factory=set)
@@ -81,11 +85,11 @@ class Marks:
     allowing: set[Place] = field(default_factory=set)  # calls with ``allow_unused`` whose result is used
     ends: dict[Place, int] = field(default_factory=dict)
     returns: dict[Place, int] = field(default_factory=dict)
-    only_return: int | None = None  # the site of a lambda's return value, for any position of the instruction
+    only_return: int | None = None  # the site of a lambda's return value; its instruction has any position
 
     def stored(self, name: str, place: Place) -> Mark | None:
-        """The target of an instruction at this position that stores a variable. None for variables that are not in the
-        text, which the compiler also stores.
+        """Return the target of an instruction at this position that stores a variable. None if the variable is not in
+        the text, because the compiler also stores variables of its own.
         """
         mark = self.stores.get(place)
         if mark is not None and mark.is_of(name):
@@ -93,7 +97,9 @@ class Marks:
         return next((mark for mark in self.captured if mark.is_about(name, place)), None)
 
     def stored_beside(self, name: str, place: Place) -> Mark | None:
-        """The second target of an instruction that stores two variables, and has the position of the first."""
+        """Return the second target of an instruction that stores two variables. The instruction has the position of the
+        first.
+        """
         around = [(end, mark) for end, mark in self.stores.items() if mark.is_about(name, place)]
         around += [(mark.end, mark) for mark in self.captured if mark.is_about(name, place)]
         innermost = max((mark.start for _, mark in around), default=None)  # type: ignore[type-var]
@@ -106,7 +112,7 @@ def _distance(one: Place, other: Place) -> tuple[int, int]:
 
 
 def marked(node: FunctionNode | ast.ClassDef | ast.Module, lines: Sequence[str]) -> Marks:
-    """The marks of a function, class or module, whose file has these lines."""
+    """Return the marks of a function, class or module. ``lines`` are the lines of its file."""
     marker = _Marker(lines)
     marker.function(node)
     marker.tell_reads(node)
@@ -114,10 +120,10 @@ def marked(node: FunctionNode | ast.ClassDef | ast.Module, lines: Sequence[str])
 
 
 class _Marker:
-    # Collects the marks of one function; functions and classes inside it have their own.
+    # Collects the marks of one function. Functions and classes inside it have marks of their own.
     def __init__(self, lines: Sequence[str]) -> None:
         self.lines = lines
-        self.at: Any = None  # the present statement or argument
+        self.at: Any = None  # the statement or argument that is being read
         self.may_be_none: list[ast.expr] = []
         self.marks = Marks()
 
@@ -144,7 +150,7 @@ class _Marker:
         self.at = outer
 
     def _mark(self, node: Any) -> None:
-        # Mark the effects of a node other than binding targets.
+        # Mark the effects of a node, except those of targets that it binds.
         match node:
             case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
                 self.marks.comprehensions.add(_end(node))
@@ -169,7 +175,7 @@ class _Marker:
                 self._captures(pattern)
 
     def tell_reads(self, function: ast.AST) -> None:
-        # Mark expressions that may be None, if the function does more with them than test for None.
+        # Mark expressions that may be None, if the function does more with their values than test them for None.
         for one in reads(function, self.may_be_none) if self.may_be_none else ():
             if isinstance(one.node, ast.Attribute):
                 self.marks.gradients[_end(one.node)] = one
@@ -177,13 +183,14 @@ class _Marker:
                 self.marks.allowing.add(_end(one.node))
 
     def _captures(self, pattern: ast.pattern) -> None:
-        # Names in a pattern are bound after the whole pattern has matched, by instructions with any position in it.
+        # Mark the names in a pattern. They are bound after the whole pattern has matched, by instructions that may have
+        # any position in it.
         for name in captured(pattern):
             site = self._site(name, Origin())
             self.marks.captured.append(Mark(Does.BIND, site, ast.Name(name), _start(pattern), _end(pattern)))
 
     def _target(self, target: ast.expr, origin: Origin, does: Does) -> None:
-        # Mark a target of any kind. The parts of a tuple get their own origins.
+        # Mark a target of any kind. Each part of a tuple gets its own origin.
         if isinstance(target, ast.Tuple | ast.List):
             starred = any(isinstance(element, ast.Starred) for element in target.elts)
             for at, element in enumerate(target.elts):
@@ -205,11 +212,11 @@ BINDING: dict[type[ast.AST], Does] = {
     ast.NamedExpr: Does.WALRUS,
     ast.comprehension: Does.EACH,
 }
-"""The effects of nodes on their targets, for nodes that do not simply bind them."""
+"""By type of node: the effect on its targets, if it is not a simple binding."""
 
 
 def _bindings(node: ast.AST) -> list[tuple[ast.expr, Origin]]:
-    # The targets that a node binds, each with the origin of its new value.
+    # Return the targets that a node binds, each with the origin of its new value.
     match node:
         case ast.Assign(targets=targets, value=value):
             return [(target, Origin.of(value)) for target in targets]

@@ -1,4 +1,6 @@
-"""The code of a file's module, as an import compiles it, and the lines that the compiler recorded for functions."""
+"""Provides the code of a file's module, as an import compiles it, and the lines that the compiler recorded for
+functions.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ class Inner(NamedTuple):
 
 @lru_cache(128)
 def module_code(file: str, lines: tuple[str, ...]) -> CodeType | None:
-    """The code that importing a file gives. None if the file's text differs, or for a notebook cell, which is no file.
+    """Return the code that an import of the file would run. None if the file has another text, or for a notebook cell.
 
     Reading the ``.pyc`` of a large file takes a hundredth of the time needed to compile it.
     """
@@ -37,21 +39,23 @@ def module_code(file: str, lines: tuple[str, ...]) -> CodeType | None:
 
 
 class _Loader(SourceFileLoader):
-    # Loads a file's code from its ``.pyc`` if that is up to date, as an import does, but writes no ``.pyc``.
+    # Loads the code of a file from its ``.pyc`` file, if that is up to date. Unlike an import, it never writes a
+    # ``.pyc`` file.
     def set_data(self, path: str, data: object, *, _mode: int = 0) -> None:
         pass
 
     def get_data(self, path: str) -> bytes:
-        # A ``.pyc`` may be marked as valid without a comparison with its source. Here it is compared anyway.
+        # Mark a ``.pyc`` file as one to be compared with its source. The file itself may say that this is not
+        # necessary.
         data = super().get_data(path)
         is_unchecked = path != self.path and data[4:5] == b"\x01"
         return data[:4] + bytes([data[4] | CHECKED_HASH]) + data[5:] if is_unchecked else data
 
 
 def path_to(code: CodeType, around: CodeType) -> tuple[Inner, ...]:
-    """The code objects from ``around`` inwards to ``code``, ending with ``code`` itself.
+    """Return the chain of nested code objects inside ``around`` that leads to ``code``. ``code`` itself is the last.
 
-    Empty if ``code`` is not found: then the text has changed, or the compiler was told to omit positions.
+    Empty if ``code`` is not found, because the text has changed, or because the compiler has omitted positions.
     """
     for inner in _inner(around):
         if inner.first <= code.co_firstlineno <= inner.last:
@@ -65,7 +69,7 @@ def path_to(code: CodeType, around: CodeType) -> tuple[Inner, ...]:
 
 @lru_cache(1024)
 def _inner(code: CodeType) -> tuple[Inner, ...]:
-    # The code objects from which a piece of code makes functions and classes.
+    # Return the code objects in a piece of code that define functions and classes.
     found, argument = [], 0
     for opcode, low, (_, last, _, _) in zip(code.co_code[::2], code.co_code[1::2], code.co_positions(), strict=True):
         argument = argument << 8 | low

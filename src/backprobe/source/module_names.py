@@ -1,4 +1,6 @@
-"""The names that a module's own code, such as that of a notebook cell, reads, binds and imports."""
+"""Finds the names that the code of a module or notebook cell reads, binds and imports, without the code of its
+functions.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,13 @@ COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 def header_reads(statement: ast.stmt) -> tuple[str, ...]:
-    """The names that a statement itself reads, without those in its inner statements."""
+    """Return the names that a statement itself reads, without those in its inner statements."""
     return tuple(ModuleNames([statement], inside=False).read)
 
 
 def find_suspended(tree: ast.Module) -> Any:
-    """A node in a module's own code that is only allowed inside a function, or that needs an event loop. None if there
-    is no such node.
+    """Return a node in a module's own code that is only allowed inside a function, or that needs an event loop. None if
+    there is no such node.
     """
     return next((node for node in _evaluated(tree) if _is_suspended(node)), None)
 
@@ -31,7 +33,7 @@ def _is_suspended(node: ast.AST) -> bool:
 class ModuleNames:
     """The names that code reads before assigning them, and those that it assigns, in the order of evaluation.
 
-    With ``inside``, names that are read later are included, and names in inner statements.
+    With ``inside``, they include names in inner statements, and names that are read after their assignment.
     """
 
     def __init__(self, statements: Iterable[ast.stmt], *, inside: bool = True) -> None:
@@ -53,7 +55,7 @@ class ModuleNames:
 
 
 def _stored(node: ast.AST) -> list[str]:
-    # The names that a node itself binds.
+    # Return the names that a node itself binds, without those of its parts.
     match node:
         case ast.Name(id=name, ctx=ast.Store()) | ast.MatchMapping(rest=str(name)):
             return [name]
@@ -67,7 +69,8 @@ def _stored(node: ast.AST) -> list[str]:
 
 
 def _evaluated(node: ast.AST, inside: bool = True) -> Iterator[ast.AST]:
-    # The nodes that code itself evaluates, in order of evaluation. Without ``inside``, inner statements are left out.
+    # Yield the nodes that code itself evaluates, in order of evaluation. Without ``inside``, inner statements are left
+    # out.
     for part in _parts(node):
         if inside or not isinstance(part, ast.stmt):
             yield from _evaluated(part, inside)
@@ -82,7 +85,8 @@ def _evaluated(node: ast.AST, inside: bool = True) -> Iterator[ast.AST]:
 
 
 def _parts(node: Any) -> Iterable[ast.AST]:
-    # The evaluated parts of a node, in order. For functions these are only decorators and defaults.
+    # Return the parts of a node that are evaluated, in order. For a function these are only its decorators and
+    # defaults.
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
             defaults = [*node.args.defaults, *filter(None, node.args.kw_defaults)]
@@ -90,7 +94,7 @@ def _parts(node: Any) -> Iterable[ast.AST]:
         case ast.ClassDef():
             return [*node.decorator_list, *node.bases, *node.keywords]
         case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
-            return [node.generators[0].iter]  # evaluated outside, before the comprehension's variables exist
+            return [node.generators[0].iter]  # evaluated before the comprehension's variables exist
         case ast.Assign(targets=targets, value=value):
             return [value, *targets]
         case ast.AnnAssign(target=target, value=value) | ast.NamedExpr(target=target, value=value):

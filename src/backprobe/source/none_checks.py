@@ -15,10 +15,12 @@ from typing import Any
 GRADIENT, CLEARING = "grad", "zero_grad"
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 ASKING = ("isinstance", "bool", "is_tensor", "any", "all", "callable")
-"""Functions that only tell the kind of their argument. Functions with "none" in their names also count."""
+"""Functions that only tell the kind of their argument. Functions with "none" in their names are treated in the same
+way.
+"""
 
 HANDING_ON = ("zip", "enumerate", "list", "tuple", "dict", "reversed", "iter", "next")
-"""Functions whose result contains their arguments."""
+"""Functions whose result contains their arguments, or items of them."""
 
 PASSING_ON = (
     ast.IfExp,
@@ -32,20 +34,22 @@ PASSING_ON = (
     ast.GeneratorExp,
     ast.DictComp,
 )
-"""Expressions whose value contains the values of their parts. A name may be bound to such a value."""
+"""Expressions whose value contains the values of their parts. It may be bound to a name."""
 
 USING = (ast.Expr, ast.Return, ast.Yield, ast.FormattedValue, ast.Lambda)
 
 
 @dataclass(frozen=True, eq=False)
 class MayBeNone:
-    """An expression whose value is used. If it is an argument of a call, also that call."""
+    """An expression that may be None and whose value is used. ``given_to`` is the call of which it is an argument, if
+    any.
+    """
 
     node: ast.expr
     given_to: ast.Call | None = None
 
     def parameter(self, function: ast.AST, is_bound: bool) -> str:
-        """The called function's parameter for this argument; empty if that is unclear."""
+        """Return the called function's parameter for this argument; empty if it is not certain."""
         call, own = self.given_to, getattr(function, "args", None)
         if call is None or not isinstance(own, ast.arguments) or any(isinstance(one, ast.Starred) for one in call.args):
             return ""
@@ -57,7 +61,7 @@ class MayBeNone:
 
 
 def reads(function: ast.AST, candidates: Sequence[ast.expr]) -> list[MayBeNone]:
-    """Those candidates whose value the function uses, so that None matters."""
+    """Return the candidates whose value the function uses, so that None would matter."""
     above = {part: node for node in ast.walk(function) for part in ast.iter_child_nodes(node)}
     return [MayBeNone(one, _given_to(one, above)) for one in candidates if _is_used(one, above, function)]
 
@@ -68,7 +72,7 @@ def clears(call: ast.Call | None) -> bool:
 
 
 def checks(function: ast.AST, parameter: str) -> bool:
-    """Does a function test whether this parameter is None?"""
+    """Does the function test whether the value of this parameter is None?"""
     return _is_checked({parameter}, function)
 
 
@@ -79,7 +83,7 @@ def _given_to(node: ast.expr, above: Mapping[ast.AST, ast.AST]) -> ast.Call | No
 
 
 def _is_used(node: ast.AST, above: Mapping[ast.AST, ast.AST], function: ast.AST) -> bool:
-    # Does the function do more with the value than test whether it is None?
+    # Does the function use this value, beyond a test whether it is None?
     around: Any = above.get(node)
     if isinstance(around, PASSING_ON):
         is_asked = isinstance(around, ast.IfExp) and around.test is node
@@ -97,7 +101,7 @@ def _is_used(node: ast.AST, above: Mapping[ast.AST, ast.AST], function: ast.AST)
             is_equality = isinstance(operator, ast.Eq | ast.NotEq)
             return _is_complaint(around, operator, above) if is_of_none else is_equality
         case ast.Assign(targets=targets):
-            is_expected = isinstance(node, ast.Call) and not _is_read(targets, function)  # requested, and not read
+            is_expected = isinstance(node, ast.Call) and not _is_read(targets, function)  # result is never read
             return not is_expected and _is_kept(targets, function)
         case ast.AnnAssign(target=target):
             return _is_kept([target], function)
@@ -111,7 +115,7 @@ def _is_used(node: ast.AST, above: Mapping[ast.AST, ast.AST], function: ast.AST)
 
 
 def _is_complaint(test: ast.Compare, operator: ast.cmpop, above: Mapping[ast.AST, ast.AST]) -> bool:
-    # Does the program state that None is an error there, by ``assert u.grad is not None`` or by a message?
+    # Does the program say that None is an error there, by ``assert u.grad is not None`` or by a message?
     match above.get(test):
         case ast.Assert(test=asserted):
             return asserted is test and isinstance(operator, ast.IsNot)
@@ -130,14 +134,14 @@ def _is_message(statement: ast.stmt) -> bool:
 
 
 def _is_kept(targets: Sequence[ast.expr], function: ast.AST) -> bool:
-    # Is the assigned value used? It is not if it is compared with None later, or becomes another gradient.
+    # Is the assigned value used? Not if the function compares it with None, or assigns it to another gradient.
     is_copied = any(_is_gradient(part) for target in targets for part in ast.walk(target))
     names = {name for target in targets for name in _names(target)}
     return not is_copied and not _is_checked(names, function)
 
 
 def _is_read(targets: Sequence[ast.expr], function: ast.AST) -> bool:
-    # Does the function read the assigned name? A value stored in another object may be read elsewhere.
+    # Does the function read the assigned name? If the target is an attribute or item, it may be read elsewhere.
     names = {name for target in targets for name in _names(target)}
     loads = (node for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load))
     return not all(name.isidentifier() for name in names) or any(load.id in names for load in loads)
@@ -152,19 +156,20 @@ def _is_none(node: ast.AST) -> bool:
 
 
 def _asks(called: ast.expr, given: Sequence[ast.expr]) -> bool:
-    # Does the call test a value? ``isinstance(p.grad, Tensor)``, ``self.assertIsNone(p.grad)``,
+    # Does the call only test a value? Examples are ``isinstance(p.grad, Tensor)``, ``self.assertIsNone(p.grad)`` and
     # ``self.assertEqual(p.grad, None)``.
     name = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
     return name in ASKING or "none" in name.lower() or any(map(_is_none, given))
 
 
 def _owner(called: ast.expr) -> set[str]:
-    # The object of a method call, which may contain the argument afterwards: ``grads`` in ``grads.append(p.grad)``.
+    # Return the name of the object whose method is called. It may contain the argument afterwards: ``grads`` in
+    # ``grads.append(p.grad)``.
     return _names(called.value) if isinstance(called, ast.Attribute) else set()
 
 
 def _names(target: ast.AST) -> set[str]:
-    # The names in a target; for an item, the name of its container: ``found`` for ``found[k]``.
+    # Return the names in a target. For an item this is the name of its container: ``found`` for ``found[k]``.
     match target:
         case ast.Tuple(elts=parts) | ast.List(elts=parts):
             return {name for part in parts for name in _names(part)}
@@ -176,7 +181,7 @@ def _names(target: ast.AST) -> set[str]:
 
 
 def _is_checked(names: set[str], function: ast.AST) -> bool:
-    # Does the function compare a value of one of these names, or a part of it, with None?
+    # Does the function compare the value of one of these names, or a part of the value, with None?
     nodes = [*ast.walk(function)]
     while names:
         more = {name for node in nodes for name in _taken(node, names)} - names
@@ -187,7 +192,8 @@ def _is_checked(names: set[str], function: ast.AST) -> bool:
 
 
 def _taken(node: ast.AST, names: set[str]) -> set[str]:
-    # Loop variables over these names, and other names for the same values.
+    # Return the names that a node binds to the same values: loop variables over these names, and further names for
+    # them.
     match node:
         case ast.For(target=target, iter=given) | ast.comprehension(target=target, iter=given):
             return _names(target) if _mentions(given, names) else set()
@@ -197,7 +203,7 @@ def _taken(node: ast.AST, names: set[str]) -> set[str]:
 
 
 def _asked(node: ast.AST) -> Iterator[ast.AST]:
-    # The parts of a node that are tested for None or for truth, and those that become another gradient.
+    # Yield the parts of a node that are tested for None or for truth, and those that are assigned to another gradient.
     match node:
         case ast.Compare(left=left, comparators=others) if any(map(_is_none, (left, *others))):
             yield from (left, *others)
@@ -216,7 +222,7 @@ def _asked(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _plain(tests: Sequence[ast.expr]) -> Iterator[ast.AST]:
-    # The tests of the value itself, without tests of something computed from it.
+    # Yield the tests of a value itself. Tests of something that is computed from the value are left out.
     return (test for test in tests if isinstance(test, ast.Name | ast.Attribute | ast.Subscript))
 
 

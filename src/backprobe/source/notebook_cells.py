@@ -14,15 +14,15 @@ NUMBER = re.compile(r"In\[(\d+)\]")
 
 
 def namespace() -> Any:
-    """The namespace of the notebook that runs in this process, if there is one."""
+    """Return the namespace of the notebook that runs in this process; None if there is none."""
     shell = _shell()
     return None if shell is None else shell.user_global_ns
 
 
 def cells() -> list[SourceText]:
-    """The cells that have run, in order, the running one last. Cells that are not Python are left out.
+    """Return the cells that have run, in order. The running cell is the last. Cells that are not Python are left out.
 
-    IPython keeps each cell's text for tracebacks. A cell that ran twice counts at its last run.
+    IPython keeps each cell's text for tracebacks. If a cell ran twice, only its last run counts.
     """
     shell = _shell()
     numbered = []

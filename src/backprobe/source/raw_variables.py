@@ -19,19 +19,21 @@ NONE: frozenset[str] = frozenset()
 
 
 def raw_variables(frame: FrameType) -> frozenset[str]:
-    """The variables of a frame that must not be read at present."""
+    """Return the variables of a frame that must not be read now."""
     if not CRASHES:
         return NONE
     return _within(frame, _captured_spans(frame.f_code))
 
 
 def variables_of_comprehensions(frame: FrameType) -> frozenset[str]:
-    """The variables whose slots are in use by comprehensions that are running in the frame."""
+    """Return the variables whose slots are now used by comprehensions that run in the frame."""
     return _within(frame, _all_spans(frame.f_code))
 
 
 Span = tuple[str, int, int]
-"""A variable, and the first and last instruction between which a comprehension uses its slot."""
+"""A variable, and the offsets of the first and last instruction between which a comprehension uses the
+variable's slot.
+"""
 
 
 def _within(frame: FrameType, spans: tuple[Span, ...]) -> frozenset[str]:
@@ -40,7 +42,8 @@ def _within(frame: FrameType, spans: tuple[Span, ...]) -> frozenset[str]:
 
 @lru_cache(4096)
 def _captured_spans(code: CodeType) -> tuple[Span, ...]:
-    # The spans of captured variables in comprehensions that do not capture them.
+    # Return the spans in which a comprehension uses the slot of a captured variable, but does not itself capture its
+    # variable.
     return _spans(code, names_hidden(code).intersection((*code.co_cellvars, *code.co_freevars)), without_captured=True)
 
 
@@ -50,8 +53,9 @@ def _all_spans(code: CodeType) -> tuple[Span, ...]:
 
 
 def _spans(code: CodeType, at_risk: frozenset[str], *, without_captured: bool = False) -> tuple[Span, ...]:
-    # The instruction that hides a variable has the position of the whole comprehension in the source text. The
-    # instructions that restore the variable, at the end or after an error, have the same position.
+    # Return the spans of these variables. The instruction that hides a variable has the position of the whole
+    # comprehension in the source text. The instructions that restore the variable, at the end or after an error, have
+    # the same position.
     if not at_risk:
         return ()
     instructions = list(dis.get_instructions(code))
@@ -67,7 +71,7 @@ def _spans(code: CodeType, at_risk: frozenset[str], *, without_captured: bool = 
                 ]
                 if ends:
                     found.append((name, hiding.offset, instructions[ends[0]].offset))
-                for end in ends[1:]:  # where the variable is restored after an error
+                for end in ends[1:]:  # positions at which the variable is restored after an error
                     first = end
                     while instructions[first].positions == hiding.positions:
                         first -= 1
@@ -76,7 +80,7 @@ def _spans(code: CodeType, at_risk: frozenset[str], *, without_captured: bool = 
 
 
 def _is_captured(name: str, instructions: list[dis.Instruction], at: int) -> bool:
-    # Does the comprehension make a cell of its variable?
+    # Does the comprehension create a cell for its variable?
     for following in instructions[at + 1 :]:
         if following.opname not in ("LOAD_FAST_AND_CLEAR", "MAKE_CELL"):
             return False

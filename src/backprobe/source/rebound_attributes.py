@@ -1,7 +1,7 @@
-"""Attributes that the program has set to another value than that of the class, as by ``self.loss = self.loss(x)``.
+"""Finds attributes that the program has replaced by another value, for example by ``self.loss = self.loss(x)``.
 
-``rebound_names.py`` does the same for names. An attribute may be set anywhere. The methods of the object's classes and
-the failing function are examined.
+``rebound_names.py`` does the same for names. An attribute may be set anywhere. Therefore the methods of the object's
+classes and the failing function are examined.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from backprobe.source.user_code import innermost, package
 
 
 def holds(frame: FrameType, owner: str, attr: str) -> Any:
-    """The value of an attribute of a variable, if the object itself has the attribute; else ``UNKNOWN``."""
+    """Return an attribute of the object in a variable, if the object itself has the attribute and not only its class;
+    otherwise ``UNKNOWN``.
+    """
     found = name_in(frame, owner)
     own = UNKNOWN if found is UNKNOWN or issubclass(type(found), type) else attribute(found, attr)
     return UNKNOWN if own is UNKNOWN or _in_class(type(found), attr) is own else own
@@ -30,9 +32,9 @@ def holds(frame: FrameType, owner: str, attr: str) -> Any:
 def defined_and_set(
     frame: FrameType, owner: str, attr: str, beside: list[Binding]
 ) -> tuple[Binding, Bound, list[Binding]] | None:
-    """The definition of a callable attribute, the value it gave, and the places that have set the attribute anew.
+    """Return the definition of a callable attribute, the value that it gave, and the assignments that replaced it.
 
-    ``beside`` are such places in the failing function.
+    ``beside`` are such assignments in the failing function.
     """
     found, held = name_in(frame, owner), holds(frame, owner, attr)
     kinds = [kind for kind in type(found).__mro__ if isinstance(vars(kind).get("__module__"), str)]
@@ -52,7 +54,7 @@ def defined_and_set(
 
 
 def set_beside(names: SourceNames, scope: SourceScope, owner: str, attr: str, text: SourceText) -> list[Binding]:
-    """The places that set an attribute of the same variable, in the scope that holds the variable."""
+    """Return the assignments to an attribute of this variable, in the scope that holds the variable."""
     holder = scope.holder(owner)
     every = [] if holder is None else _set_on(holder.node, owner, attr, text)
     return [
@@ -65,7 +67,7 @@ def _in_class(kind: type, attr: str) -> Any:
 
 
 def _method(kinds: list[type], attr: str) -> Binding | None:
-    # The definition of a method, if its text can be read.
+    # Return the definition of a method; None if its text cannot be read.
     found = next((vars(kind)[attr] for kind in kinds if attr in vars(kind)), None)
     plain = _function(found)
     text = None if plain is None else _text(plain.__code__.co_filename)
@@ -80,14 +82,14 @@ def _method(kinds: list[type], attr: str) -> Binding | None:
 
 
 def _function(held: Any) -> FunctionType | None:
-    # The function of a method, as held by a class, without decorators.
+    # Return the plain function of a method, as stored in a class, without decorators.
     if type(held) in (staticmethod, classmethod):
         held = held.__func__
     return innermost(held) if type(held) is FunctionType else None
 
 
 def _class_text(kind: type) -> tuple[SourceText, ast.ClassDef] | None:
-    # The definition of one of the program's own classes, found through one of its methods.
+    # Return the definition of a class of the program, which is found through one of its methods.
     for held in vars(kind).values():
         plain = _function(held)
         if plain is None or plain.__qualname__ != f"{kind.__qualname__}.{plain.__name__}":
@@ -110,7 +112,7 @@ def _text(file: str) -> SourceText | None:
 
 
 def _set_in(node: ast.ClassDef, attr: str, text: SourceText) -> Iterator[Binding]:
-    # The places in the methods of a class that set an attribute of the object itself.
+    # Yield the assignments in the methods of a class to an attribute of the object itself.
     for method in node.body:
         if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef):
             arguments = [*method.args.posonlyargs, *method.args.args]
@@ -119,7 +121,7 @@ def _set_in(node: ast.ClassDef, attr: str, text: SourceText) -> Iterator[Binding
 
 
 def _set_on(tree: ast.AST, owner: str, attr: str, text: SourceText) -> Iterator[Binding]:
-    # The assignments in a tree to an attribute of a variable of this name.
+    # Yield the assignments in a tree to this attribute of a variable with this name.
     for statement in ast.walk(tree):
         if not isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign):
             continue
@@ -140,7 +142,8 @@ def _is_known(one: Binding, others: list[Binding]) -> bool:
 
 
 def _look(frame: FrameType, one: Binding, kind: type) -> Look:
-    # A function that looks up names in the code that sets an attribute. Its globals are known, but not its locals.
+    # Return a function that looks up names for the code that sets an attribute. The globals are known there, but not
+    # the locals.
     arguments = getattr(one.within.node, "args", None)
     hidden = {
         part.id for part in ast.walk(one.within.node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)

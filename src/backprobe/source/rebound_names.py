@@ -1,8 +1,9 @@
-"""Names that were bound to something new before they were used: where they were defined, and where they were rebound.
+"""Finds names that were bound to something new before they were used: the lines that define them, and the lines that
+rebind them.
 
 An error such as "'tuple' object is not callable" names a type, but no variable. The position of the failing instruction
-shows which name was called, and the bindings of that name show what it meant and what replaced it. Nothing is reported
-unless both are certain.
+shows which name was called, and the bindings of that name show its original meaning and the value that replaced it.
+Nothing is reported unless both are certain.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ ERRORS = (TypeError, AttributeError, UnboundLocalError)
 
 @dataclass(frozen=True)
 class Failed:
-    """How the program used the name when the error was raised. ``held`` is its value, and ``node`` the expression that
-    reads it.
+    """How the program used a name when the error was raised. ``held`` is the name's value, and ``node`` the expression
+    that reads it.
     """
 
     use: BoundUse
@@ -40,7 +41,7 @@ class Failed:
     expression: ast.expr
     attribute: str = ""
     held: Any = UNKNOWN
-    is_method: bool = False  # the attribute exists, and the call of it raised
+    is_method: bool = False  # True if the attribute exists, but calling it raised the error
     is_unbound: bool = False
 
 
@@ -48,10 +49,10 @@ class Failed:
 class Rebound:
     """A name, its definition, and the bindings that replaced it since.
 
-    ``defined`` is None for built-in names. ``means`` is the defined object, or its type, if known. ``rebound`` is in
-    the order of the text. ``others`` also bind the name, but it is not known whether they ran. With ``is_hidden`` the
-    definition still exists in an outer scope. With ``is_renewed`` the new value is computed from the name itself, as in
-    ``loss = loss(x)``.
+    ``defined`` is None for built-in names. ``means`` is the defined object, or only its type, as far as known.
+    ``rebound`` is in the order of the text. ``others`` also bind the name, but it is not known whether they ran.
+    ``is_hidden`` says that the definition still exists in an outer scope. ``is_renewed`` says that the new value was
+    computed from the name itself, as in ``loss = loss(x)``.
     """
 
     name: str
@@ -69,12 +70,12 @@ class Rebound:
 
 
 def rebound_name(error: BaseException) -> Rebound | None:
-    """The name that an error comes from, if it was bound to something else before."""
+    """Return the name that caused an error, if the name was bound to something else before; otherwise None."""
     if type(error) not in ERRORS:
         return None
     try:
         return _found(error)
-    except RecursionError:  # an expression is too deeply nested to be walked
+    except RecursionError:  # an expression is nested too deeply
         return None
 
 
@@ -92,7 +93,7 @@ def _found(error: BaseException) -> Rebound | None:
 
 
 def _texts(frame: FrameType) -> list[SourceText]:
-    # The text of the module that a frame belongs to; in a notebook, the text of its cells.
+    # Return the text of the module of a frame. In a notebook, return the texts of its cells.
     if frame.f_globals is namespace():
         return cells()
     text = text_of(frame)
@@ -100,7 +101,7 @@ def _texts(frame: FrameType) -> list[SourceText]:
 
 
 def _failed(error: BaseException, step: TracebackType, text: SourceText) -> Failed | None:
-    # How a name was used at the place where the error was raised.
+    # Return how a name was used at the place at which the error was raised; None if the error is not about a name.
     said, frame = str(error), step.tb_frame
     for node, around in expressions_at(step, text):
         match node:
@@ -126,7 +127,7 @@ def _failed(error: BaseException, step: TracebackType, text: SourceText) -> Fail
 
 
 class _Search:
-    # The search for the definition of a name, and for the binding that replaced it.
+    # Searches for the definition of a name, and for the binding that replaced it.
     def __init__(
         self, error: BaseException, step: TracebackType, failed: Failed, text: SourceText, texts: list[SourceText]
     ) -> None:
@@ -147,8 +148,8 @@ class _Search:
         return self._defined_before(holder, bindings, taking) or self._defined_outside(holder, taking)
 
     def attribute_found(self) -> Rebound | None:
-        # For an attribute of an object: the class's definition of the attribute or the first value that was set, and
-        # the bindings that replaced it.
+        # Return the result for an attribute of an object: its definition in the class, or the first value that was set,
+        # and the bindings that replaced it.
         failed = self.failed
         beside = set_beside(self.names, self.scope, self.name, failed.attribute, self.text)
         if not self._is_held_as_said(beside):
@@ -161,7 +162,7 @@ class _Search:
         return self._rebound(self.scope, defined, means, taking, is_hidden=False)
 
     def _bindings(self, scope: SourceScope) -> list[Binding]:
-        # The places that bind the name in a scope, in the order of the text.
+        # Return the bindings of the name in a scope, in the order of the text.
         every = [*scope.bindings.get(self.name, ()), *(one for one in scope.stars if self._gives(one))]
         return sorted(every, key=lambda one: (one.text.order, one.line))
 
@@ -170,7 +171,7 @@ class _Search:
         return bool(home) and exports(home, self.name)
 
     def _taking(self, holder: SourceScope, bindings: Sequence[Binding]) -> list[Binding]:
-        # The bindings that may have given the name its present value.
+        # Return the bindings that may have given the name its current value.
         point = self._point(holder)
         found = [
             one
@@ -181,10 +182,11 @@ class _Search:
             and not self._can(self._bound(one))
         ]
         texts = {(one.how, one.text.lines[one.line - 1]): one for one in found}
-        return list(texts.values())  # where a cell was run twice, its last run counts
+        return list(texts.values())  # if a cell ran twice, its last run counts
 
     def _is_held_as_said(self, taking: Sequence[Binding]) -> bool:
-        # Does the error concern the name's present value? Values bound by comprehensions or ``except`` no longer exist.
+        # Does the error concern the name's current value? The check is skipped for values bound by comprehensions or
+        # ``except``, because they no longer exist.
         failed = self.failed
         if failed.is_unbound or (taking and all(one.how in (How.COMPREHENSION, How.EXCEPT) for one in taking)):
             return True
@@ -193,14 +195,14 @@ class _Search:
         if failed.is_method:
             return not issubclass(type(failed.held), ModuleType)
         if can(failed.held, failed.use, failed.attribute):
-            return False  # the called function itself raised this
+            return False  # the error came from inside the called function
         kind = type(failed.held).__name__
         return failed.use is not BoundUse.CALL or f"{kind}' {NOT_CALLABLE}" in str(self.error)
 
     def _defined_before(
         self, holder: SourceScope, bindings: Sequence[Binding], taking: Sequence[Binding]
     ) -> Rebound | None:
-        # The definition in the same scope, if the new binding came after it.
+        # Return the result if the definition is in the same scope, and the new binding ran after it.
         if self.failed.is_unbound:
             return None
         last, point = taking[-1], self._point(holder)
@@ -216,7 +218,7 @@ class _Search:
         return None
 
     def _defined_outside(self, holder: SourceScope, taking: Sequence[Binding]) -> Rebound | None:
-        # The definition in an outer scope, or in Python's builtins.
+        # Return the result if the definition is in an outer scope, or among Python's builtins.
         outer = None if holder.parent is None else holder.parent.holder(self.name)
         if outer is not None and outer.parent is not None:
             able = [one for one in self._bindings(outer) if self._can(self._bound(one))]
@@ -234,7 +236,8 @@ class _Search:
         return self._rebound(holder, chosen[0], Bound(held), taking, is_hidden=True) if chosen else None
 
     def _is_of_code(self, held: Any) -> bool:
-        # For an attribute: is the value a module, class or function? Other objects may share attributes by chance.
+        # Only for a use as an attribute: is the value a module, class or function? Other objects may have the same
+        # attribute by chance.
         return self.failed.use is not BoundUse.ATTRIBUTE or issubclass(type(held), ModuleType | type | FunctionType)
 
     def _rebound(
@@ -257,7 +260,8 @@ class _Search:
         )
 
     def _others(self, scope: SourceScope, taking: Sequence[Binding], is_hidden: bool) -> list[Binding]:
-        # Further bindings of the name: in a function, any binding hides the outer definition.
+        # Return further bindings of the name that may have caused the error. In a function, any binding hides the outer
+        # definition.
         point, is_local = self._point(scope), is_hidden and scope.parent is not None
         return [
             one
@@ -267,7 +271,7 @@ class _Search:
         ]
 
     def _can(self, bound: Bound) -> bool:
-        # Is it certain that the defined value could be used in the failing way?
+        # Is it certain that the defined value supports the use that failed?
         failed = self.failed
         if failed.is_method:
             is_module = issubclass(type(bound.value), ModuleType)
@@ -278,13 +282,15 @@ class _Search:
         return bound_by(one, self._look(one.within), self.name)
 
     def _look(self, within: SourceScope) -> Any:
-        # A function that looks up names in the code of a scope. In the failing scope, the local variables are known.
+        # Return a function that looks up names for the code of a scope. In the failing scope, it also finds local
+        # variables.
         if within.frame is self.scope.frame:
             return lambda name: name_in(self.frame, name)
         return lambda name: self.frame.f_globals.get(name, vars(builtins).get(name, UNKNOWN))
 
     def _uses_itself(self, one: Binding) -> bool:
-        # Does the binding itself use the name in the same way? Then the name still had its old meaning when it ran.
+        # Does the binding itself use the name in the way that failed later? Then the name still had its old meaning
+        # when the binding ran.
         value = one.value if one.how in (How.ASSIGNED, How.WALRUS) else getattr(one.statement, "iter", None)
         value = getattr(one.statement, "value", None) if value is None and one.how is How.ASSIGNED else value
         return any(self._is_such_use(node) for node in _evaluated(value))
@@ -298,7 +304,7 @@ class _Search:
         return False
 
     def _point(self, holder: SourceScope) -> Point:
-        # The point that the code of the scope that holds the name has reached.
+        # Return the point that has been reached in the code of the scope that holds the name.
         if holder.frame is self.scope.frame:
             return Point(self.text, holder, self.failed.node)
         if holder.parent is not None:
@@ -310,7 +316,8 @@ class _Search:
         return Point(self.texts[-1], holder)
 
     def _frames(self) -> Iterator[tuple[FrameType, int]]:
-        # The frames in the error's traceback and their callers, with their current lines.
+        # Yield the frames in the error's traceback, innermost first, and then their callers, each with its current
+        # line.
         every = list(steps(self.error.__traceback__))
         for step in reversed(every):
             yield step.tb_frame, step.tb_lineno
@@ -321,7 +328,7 @@ class _Search:
 
 
 def _evaluated(node: ast.AST | None) -> Iterator[ast.AST]:
-    # The parts of an expression that are always evaluated when it is.
+    # Yield the parts of an expression that are evaluated whenever the expression is.
     if node is None or isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
         return
     yield node

@@ -12,12 +12,14 @@ from backprobe.source.scopes import Binding, How
 
 
 def other_name(name: str) -> str:
-    """The name with a trailing underscore, as PEP 8 suggests."""
+    """Return the name with a trailing underscore, as PEP 8 suggests."""
     return f"{name}_"
 
 
 def renamed(one: Binding, found: Rebound) -> str:
-    """The line of a binding with another name; empty if the line does not contain the name as such."""
+    """Return the line of a binding, in which the name is replaced by another one; empty if the line does not contain
+    the name.
+    """
     line, own = one.text.lines[one.line - 1], found.name.rpartition(".")[2]
     if one.how is How.IMPORT:
         return _renamed_import(one, own)
@@ -32,7 +34,7 @@ def renamed(one: Binding, found: Rebound) -> str:
 
 
 def is_read(one: Binding, found: Rebound) -> bool:
-    """Is the new value read at all, other than by the failing expression?"""
+    """Is the new value read anywhere except in the failing expression?"""
     return any(True for _ in _reads(one, found))
 
 
@@ -50,7 +52,7 @@ def _renamed_import(one: Binding, name: str) -> str:
 
 
 def _column(one: Binding, line: str, name: str) -> int:
-    # The column of the bound name in a line.
+    # Return the column of the bound name in a line.
     if isinstance(one.node, ast.Attribute):
         return _encoded(line, (one.node.end_col_offset or 0) - len(name.encode()))
     at = _encoded(line, one.node.col_offset)
@@ -67,7 +69,7 @@ def _encoded(line: str, offset: int) -> int:
 
 
 def _reads(one: Binding, found: Rebound) -> Iterator[ast.Name]:
-    # The reads of the name that mean its new value, not its former one.
+    # Yield the places that read the new value of the name, but not those that mean its old value.
     name, scopes = found.name, found.names.scopes
     holder = scopes[found.failed.node].holder(name)
     tree = one.text.tree if holder is None or holder.parent is None else holder.node
@@ -80,7 +82,8 @@ def _reads(one: Binding, found: Rebound) -> Iterator[ast.Name]:
 
 
 def _needed(node: ast.AST, found: Rebound) -> ast.AST | None:
-    # The expression around a name that uses the name as the failing expression does, but with its former meaning.
+    # Return the name's node, or the call or attribute around it, if it uses the name as the failing expression does.
+    # Such a use needs the name's old meaning.
     failed = found.failed
     match node:
         case ast.Name() if node is failed.node:

@@ -1,4 +1,6 @@
-"""Makes the reporting copy of a function: its rewritten code, with the same globals, cells and defaults."""
+"""Makes the reporting copy of a function: a function with the rewritten code, and the same globals, cells and
+defaults.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,11 @@ from backprobe.source.wrappers import around, copied
 
 
 def reporting(function: Any, opener: Opener, *, operations: bool = False, calls: bool = False) -> Callable[..., Any]:
-    """A copy of ``function`` that reports each binding to a listener from ``opener``. Raises NoSource.
+    """Return a copy of ``function`` that reports each binding to a listener from ``opener``. Raises NoSource.
 
-    With ``operations`` it reports each subexpression as well, with ``calls`` each call and operator with its site.
-    A method stays bound, a ``functools.partial`` keeps its arguments, and a decorator's wrapper is rebuilt around the
-    rewritten function. The original is not changed.
+    With ``operations``, it also reports each subexpression. With ``calls``, it also reports each call and operator with
+    its site. A method stays bound, a ``functools.partial`` keeps its arguments, and a decorator's wrapper is rebuilt
+    around the rewritten function. The original is not changed.
     """
     if isinstance(function, FunctionType) and not hasattr(function, "__wrapped__"):
         return _rewritten(function, opener, operations, calls)
@@ -45,7 +47,8 @@ def reporting_copy(
     operations: bool = False,
     calls: bool = False,
 ) -> tuple[FunctionType, tuple[Site, ...]]:
-    """A copy of a plain function, and its sites. The function in the cell ``opened`` returns its listener.
+    """Return a copy of a plain function, and its sites. The function in the cell ``opened`` returns the listener of a
+    call.
 
     Raises NoSource.
     """
@@ -56,7 +59,7 @@ def reporting_copy(
 
 
 def sites_of(function: FunctionType, *, operations: bool = False) -> tuple[Site, ...]:
-    """The places in the text of a plain function that bind a value. Raises NoSource."""
+    """Return the places in the text of a plain function that bind a value. Raises NoSource."""
     return _compiled(function.__code__, function.__code__.co_filename, operations, False)[1]
 
 
@@ -64,8 +67,11 @@ def sites_of(function: FunctionType, *, operations: bool = False) -> tuple[Site,
 def _compiled(
     code: CodeType, file: str, operations: bool, calls: bool
 ) -> tuple[CodeType, tuple[Site, ...], tuple[int, ...]]:
-    # The reporting code, its sites, and which of the function's cells it uses. The last cell is that of ``OPEN``. This
-    # takes about 3 ms, once for each code object and file, since equal functions in two files have equal code.
+    # Return the rewritten code, its sites, and the indices of the function's cells that the code uses. The last cell is
+    # that of ``OPEN``.
+    #
+    # This takes about 3 ms, once for each code object and file. The file is part of the key, because equal functions in
+    # two files have equal code.
     if any(name.startswith("@") for name in code.co_freevars):
         raise NoSource(f"{code.co_qualname} is already being probed")
     definition = locate(code)
@@ -80,12 +86,13 @@ def _compiled(
 
 def _compile_inside(node: Any, classes: tuple[str, ...], code: CodeType) -> CodeType:
     # Compile a definition inside its original classes (for private names) and with its free variables (for its
-    # closure). The factory around it never runs: only the compiled function is taken out. The names of the function and
-    # its classes are declared as in the original, since the compiler would otherwise take them for the factory's.
+    # closure). The factory around the definition never runs; only the code of the function is taken from it. The names
+    # of the function and its classes are declared as in the original, because the compiler would otherwise treat them
+    # as local to the factory.
     free = [name for name in code.co_freevars if name != "__class__"]
     original = node.name
     node.name = "@body"
-    if code.co_firstlineno < node.lineno:  # a code object begins at its decorators
+    if code.co_firstlineno < node.lineno:  # the code of a function begins at its first decorator
         first = ast.Constant(None, lineno=code.co_firstlineno, col_offset=0, end_lineno=None, end_col_offset=None)
         node.decorator_list = [first]
     inner: ast.stmt = node
@@ -105,8 +112,8 @@ def _compile_inside(node: Any, classes: tuple[str, ...], code: CodeType) -> Code
 
 
 def _as_inside(code: CodeType, within: str, name: str, originals: Mapping[Any, CodeType]) -> CodeType:
-    # The same code with the original's qualified name, and with the original code of its inner functions. Compiled
-    # again, these would differ, since the compiler takes a module's imports into account.
+    # Return the same code with the original's qualified name, and with the original code of its inner functions. Newly
+    # compiled inner functions would differ, because the compiler takes a module's imports into account.
     constants = tuple(
         originals.get(_stand(constant)) or _as_inside(constant, within, name, originals)
         if isinstance(constant, CodeType)
@@ -117,7 +124,7 @@ def _as_inside(code: CodeType, within: str, name: str, originals: Mapping[Any, C
 
 
 def _definitions(code: CodeType) -> Iterator[CodeType]:
-    # The functions and classes in a function, and in its comprehensions.
+    # Yield the code of functions and classes defined in a function, and in its comprehensions.
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             is_comprehension = constant.co_name.startswith("<") and constant.co_name != "<lambda>"
@@ -125,7 +132,7 @@ def _definitions(code: CodeType) -> Iterator[CodeType]:
 
 
 def _stand(code: CodeType) -> tuple[Any, ...]:
-    # A key that distinguishes a code object from others in a function: its name, variables and positions.
+    # Return a key that distinguishes a code object from others in the same function: its name, variables and positions.
     places = [place for place in code.co_positions() if None not in place]
     return code.co_name, code.co_firstlineno, code.co_freevars, min(places, default=None), max(places, default=None)
 

@@ -51,9 +51,10 @@ def rewrite(
     operations: bool = False,
     calls: bool = False,
 ) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, tuple[Site, ...]]:
-    """The reporting version of a function, and the sites that it reports. The node itself is changed.
+    """Return the rewritten function, and the sites that it reports. The given node itself is changed.
 
-    With ``operations`` each subexpression gets a name. With ``calls`` each call and operator is reported with its site.
+    With ``operations``, each subexpression gets a name. With ``calls``, each call and operator is reported with its
+    site.
     """
     rewriter = Rewriter(lines, operations, calls)
     return rewriter.function(node), tuple(rewriter.sites)
@@ -74,7 +75,8 @@ class Rewriter(ExpressionRewriter):
             only = ast.copy_location(ast.Return(node.body), node.body)
             node = untyped(ast.copy_location(ast.FunctionDef("<lambda>", arguments, [only], []), node))
         body = self._body(node.body)
-        # not try/finally: with that, a frame that raises after its last line would show the wrong line
+        # A ``with`` statement is used instead of try/finally. With try/finally, a frame that raises after its last line
+        # would show a wrong line.
         node.body = [*entering, ast.With([ast.withitem(ast.Name(SCOPE))], body)]
         node.decorator_list, node.returns = [], None
         arguments.defaults = [ast.Constant(None) for _ in arguments.defaults]
@@ -85,7 +87,7 @@ class Rewriter(ExpressionRewriter):
         return node  # type: ignore[no-any-return]
 
     def _body(self, statements: list[ast.stmt]) -> list[ast.stmt]:
-        # Rewrite a list of statements. Each may become several statements.
+        # Rewrite a list of statements. Each of them may become several statements.
         result: list[ast.stmt] = []
         for statement in statements:
             outer = self.at, self.own, self.binds
@@ -97,7 +99,7 @@ class Rewriter(ExpressionRewriter):
         return result
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
-        """Visit a node as the base class does, but pass lists of statements to ``_body``."""
+        """Visit a node as the base class does, but let ``_body`` rewrite lists of statements."""
         for field, old in ast.iter_fields(node):
             if isinstance(old, list) and old and isinstance(old[0], ast.stmt):
                 setattr(node, field, self._body(old))
@@ -131,7 +133,7 @@ class Rewriter(ExpressionRewriter):
         stores = self._store(node.target, self._bound(node.value), origin)
         if not isinstance(node.target, ast.Name):
             return stores
-        declared = ast.AnnAssign(node.target, ast.Constant(None), None, node.simple)  # keeps the name local
+        declared = ast.AnnAssign(node.target, ast.Constant(None), None, node.simple)  # keeps the name a local variable
         return [declared, *stores]
 
     def visit_AugAssign(self, node: ast.AugAssign) -> list[ast.stmt]:
@@ -157,7 +159,8 @@ class Rewriter(ExpressionRewriter):
         return [*writing, *stores, *map(self._forget, (held, operand, *used))]
 
     def _opened(self, target: ast.expr) -> tuple[list[ast.stmt], ast.expr, list[ast.expr]]:
-        # Evaluate the parts of a target once. Returns the statements, the resulting place, and the temporaries used.
+        # Evaluate the parts of a target once. Returns the statements that do this, the target with its parts replaced
+        # by temporaries, and the temporaries.
         if isinstance(target, ast.Name):
             return [], ast.Name(target.id), []
         assert isinstance(target, ast.Attribute | ast.Subscript)
@@ -170,7 +173,7 @@ class Rewriter(ExpressionRewriter):
         return before, ast.Subscript(owner, index), [owner, index]
 
     def _store(self, target: ast.expr, value: ast.expr, origin: Origin) -> list[ast.stmt]:
-        # Statements that assign ``value`` to a target of any kind. ``value`` is evaluated first, and only once.
+        # Return statements that assign ``value`` to a target of any kind. ``value`` is evaluated first, and only once.
         if isinstance(target, ast.Name):
             return [self._bind_name(target.id, value, origin)]
         if isinstance(target, ast.Starred):
@@ -193,7 +196,8 @@ class Rewriter(ExpressionRewriter):
         return [self._assign(held, value), *before, *stores, *map(self._forget, (held, *used))]
 
     def _store_in(self, place: ast.expr, text: str, held: ast.expr, origin: Origin) -> list[ast.stmt]:
-        # Assign a temporary to an attribute or element of another temporary, with reports before and after.
+        # Return statements that assign a temporary to an attribute or element of another temporary, with reports before
+        # and after.
         assert isinstance(place, ast.Attribute | ast.Subscript)
         site = ast.Constant(self._site(text, origin))
         if isinstance(place, ast.Attribute):
@@ -248,8 +252,8 @@ class Rewriter(ExpressionRewriter):
     visit_AsyncWith = visit_With
 
     def _received(self, target: ast.expr, origin: Origin) -> tuple[ast.expr, list[ast.stmt]]:
-        # For a target that Python itself assigns (for, with): a temporary in its place, and the statements that assign
-        # the temporary to the target.
+        # Return a replacement for a target that Python itself assigns (in ``for`` and ``with``). It is a temporary,
+        # followed by statements that assign the temporary to the target.
         if isinstance(target, ast.Name):
             return target, placed([self._bind_name(target.id, ast.Name(target.id), origin)], self.at)
         held = self._temporary()
@@ -274,8 +278,8 @@ class Rewriter(ExpressionRewriter):
         return node
 
     def _template(self, target: ast.expr, origin: Origin) -> Any:
-        # The sites of a comprehension's targets, nested like the targets; None for a target that is not known in
-        # advance.
+        # Return the sites of a comprehension's targets, nested like the targets. A target that is not known in advance
+        # has None.
         if isinstance(target, ast.Name):
             return self._site(target.id, origin)
         if isinstance(target, ast.Tuple | ast.List):

@@ -1,4 +1,4 @@
-"""Rewrites the expressions of a function, and makes the nodes that report.
+"""Rewrites the expressions of a function, and creates the nodes of calls that report.
 
 ``rewrite.py`` rewrites statements, and describes rewritten code.
 """
@@ -13,18 +13,18 @@ from backprobe.source.sites import CallSite, Origin, Site, operation
 from backprobe.source.syntax_nodes import stored
 
 SCOPE = "@scope"
-MAY_WRITE = {"out", "inplace"}  # keywords of calls that write into an argument
+MAY_WRITE = {"out", "inplace"}  # keywords by which a call may write into an argument
 
 
 class ExpressionRewriter(ast.NodeTransformer):
     def __init__(self, lines: Sequence[str], operations: bool, calls: bool = False) -> None:
         self.lines, self.operations, self.calls = lines, operations, calls
         self.sites: list[Site] = []
-        self.at: ast.AST = ast.Pass()  # the statement being rewritten, in its original text
+        self.at: ast.AST = ast.Pass()  # the statement being rewritten, before any change
         self.own: tuple[str, ...] = ("",)  # the lines of the statement
         self.binds = ""  # the name that the statement binds, if calls are reported
         self.temporaries = 0
-        self.named: set[int] = set()  # expressions whose value gets a name from their statement
+        self.named: set[int] = set()  # expressions whose statement gives their value a name
 
     # Methods that rewrite expressions.
 
@@ -38,7 +38,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         return self._operation(node, origin)
 
     def _called(self, node: ast.Call) -> ast.Call:
-        # The call with its function replaced by what the listener returns.
+        # Return the call. Its function is replaced by the one that the listener returns.
         details: list[ast.expr] = []
         writes = any(keyword.arg is None or keyword.arg in MAY_WRITE for keyword in node.keywords)
         if writes or self.calls:
@@ -64,7 +64,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         return node
 
     def _loaded(self, place: ast.expr, text: str) -> ast.expr:
-        # The value of a rewritten place. If calls are numbered, it is read through the listener.
+        # Return an expression that reads a rewritten place. If calls are numbered, the listener reads it.
         if not self.calls or isinstance(place, ast.Name) or _is_mangled(place):
             return place
         if isinstance(place, ast.Attribute):
@@ -75,16 +75,17 @@ class ExpressionRewriter(ast.NodeTransformer):
         return self._report("operate", self._texts_site("getitem", text, {"0": text}), place.value, place.slice)
 
     def _iterated(self, value: ast.expr, origin: Origin) -> ast.expr:
-        # An expression that is about to be iterated. If calls are numbered, it is passed through the listener.
+        # Return an expression that is about to be iterated. If calls are numbered, the listener receives its value
+        # first.
         if not self.calls:
             return value
         site = self._texts_site("iter", origin.expression, {"0": origin.expression})
         return self._report("iterate", site, value)
 
     def _owned(self, node: ast.Attribute) -> ast.Attribute:
-        # An attribute whose owner is rewritten.
+        # Return an attribute, after rewriting the object that has it.
         node.value = self.visit(node.value)
-        if node.attr == "data" and isinstance(node.ctx, ast.Load):  # autograd does not notice writes through ``.data``
+        if node.attr == "data" and isinstance(node.ctx, ast.Load):  # autograd does not observe writes through ``.data``
             node.value = self._report("expose", node.value)
         return node
 
@@ -98,7 +99,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         return self._operation(node, origin) if loads else node
 
     def _operated(self, node: ast.expr, operands: Mapping[str, ast.expr]) -> ast.expr:
-        # Make a call of the listener that replaces an operator.
+        # Return a call of the listener that replaces an operator.
         site = self._call_site(node, operation(node), operands)
         visited = [self._index(self.visit(operand)) for operand in operands.values()]
         return self._report("operate", site, *visited)
@@ -106,8 +107,8 @@ class ExpressionRewriter(ast.NodeTransformer):
     visit_BinOp = visit_UnaryOp = visit_Compare = visit_Subscript = _visit_operator
 
     def _asked(self, node: ast.expr) -> Origin | None:
-        # The origin of an operation that gets its own name. Must be called before anything in the operation is
-        # rewritten.
+        # Return the origin of an operation that gets a name of its own; otherwise None. Must be called before any part
+        # of the operation is rewritten.
         wanted = self.operations and id(node) not in self.named and operation(node)
         return Origin.of(node) if wanted else None
 
@@ -117,8 +118,8 @@ class ExpressionRewriter(ast.NodeTransformer):
         return self._report("name", ast.Constant(self._site(f"{origin.op}()", origin)), node)
 
     def _bound(self, value: ast.expr) -> ast.expr:
-        # Rewrite an expression whose value gets a name from its statement. Only operations inside it need their own
-        # names.
+        # Rewrite an expression whose value gets a name from its statement. Therefore only the operations inside it get
+        # names of their own.
         self.named.add(id(value))
         return self.visit(value)  # type: ignore[no-any-return]  # it is typed Any
 
@@ -145,7 +146,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         return ast.Name(f"@{self.temporaries}", ast.Load())
 
     def _index(self, index: ast.expr) -> ast.expr:
-        # A subscript as an expression, since ``a:b`` is only valid inside brackets.
+        # Return a subscript as an ordinary expression, because ``a:b`` is only valid inside brackets.
         if isinstance(index, ast.Slice):
             parts = [part or ast.Constant(None) for part in (index.lower, index.upper, index.step)]
             return ast.Call(ast.Attribute(self._scope(), "slice"), parts, [])
@@ -161,9 +162,9 @@ class ExpressionRewriter(ast.NodeTransformer):
     def _call_site(
         self, node: Any, spelled: str, arguments: Mapping[str, ast.expr], origin: Origin | None = None
     ) -> ast.Constant:
-        # The number of a call. Must be called before anything in the call is rewritten.
+        # Add a site for a call, and return the site's number. Must be called before any part of the call is rewritten.
         at: Any = node.func if isinstance(node, ast.Call) else node
-        # in a chain over several lines, this is the line of the function's name
+        # If a chain of calls has several lines, this is the line of the function's name.
         line = at.end_lineno if at is not node else at.lineno
         text = self.lines[line - 1].strip() if 0 < line <= len(self.lines) else ""
         texts = tuple((key, ast.unparse(part)) for key, part in arguments.items())
@@ -171,7 +172,8 @@ class ExpressionRewriter(ast.NodeTransformer):
         return ast.Constant(len(self.sites) - 1)
 
     def _texts_site(self, spelled: str, expression: str, arguments: Mapping[str, str]) -> ast.Constant:
-        # The number of an operation that the source does not write as a call. It gets the line of the statement.
+        # Add a site for an operation that the source does not write as a call, and return the site's number. It has the
+        # line of the statement.
         line, origin = getattr(self.at, "lineno", 1), Origin(spelled, expression=expression)
         known = tuple(arguments.items())
         self.sites.append(CallSite(self.binds, line, self.own[0], origin, spelled=spelled, arguments=known))
@@ -179,19 +181,19 @@ class ExpressionRewriter(ast.NodeTransformer):
 
 
 def _is_mangled(place: ast.expr) -> bool:
-    # Is it a private attribute, whose name Python mangles?
+    # Is the place a private attribute, whose name Python mangles?
     return isinstance(place, ast.Attribute) and place.attr.startswith("__") and not place.attr.endswith("__")
 
 
 def _arguments(call: ast.Call) -> dict[str, ast.expr]:
-    # The arguments of a call, by position or keyword as far as the source shows them.
+    # Return the arguments of a call by position or keyword, as far as the source shows them.
     is_known = not any(isinstance(part, ast.Starred) for part in call.args)
     positional = {str(at): part for at, part in enumerate(call.args)} if is_known else {}
     return positional | {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg is not None}
 
 
 def _operands(node: ast.expr) -> dict[str, ast.expr]:
-    # The operands of an operator by position; empty if no derivatives go through it.
+    # Return the operands of an operator by position. Empty if no gradient passes through the operator.
     match node:
         case ast.Subscript(value=owner, slice=index):
             return {"0": owner, "1": index}

@@ -16,10 +16,11 @@ from backprobe.source.syntax_nodes import complete, placed, stored
 def rewrite_module(
     tree: ast.Module, lines: Sequence[str], scope: str, *, operations: bool, announced: Collection[str]
 ) -> tuple[ast.Module, tuple[Site, ...]]:
-    """The reporting version of a module's code, which also reports the value of its last expression; and its sites.
+    """Return the rewritten code of a module, which also reports the value of its last expression. Also return its
+    sites.
 
-    ``scope`` is a text that stands for the listener in the code. It is replaced by the object after compiling.
-    Each statement that reads one of the ``announced`` names reports this before it runs.
+    ``scope`` is a placeholder text for the listener. After compilation it is replaced by the listener itself. Each
+    statement that reads one of the ``announced`` names reports this before it runs.
     """
     rewriter = _ModuleRewriter(lines, operations)
     rewriter.scope, rewriter.announced = scope, announced
@@ -27,7 +28,8 @@ def rewrite_module(
 
 
 class _ModuleRewriter(Rewriter):
-    # At module level every variable is in the user's namespace, so the listener is a constant of the code.
+    # Rewrites a module. All variables at module level are in the user's namespace, so the listener is a constant of the
+    # code instead of a variable.
     scope = ""
     announced: Collection[str] = ()
     last: ast.stmt | None = None
@@ -63,7 +65,7 @@ class _ModuleRewriter(Rewriter):
         return node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AnnAssign | list[ast.stmt]:
-        # At module level an annotation is evaluated after the assignment, and the annotation of a name is stored.
+        # At module level an annotation is evaluated after the assignment, and Python stores the annotation of a name.
         if node.value is None:
             return node
         stores = self._store(node.target, self._bound(node.value), Origin.of(node.value))

@@ -1,4 +1,4 @@
-"""The names of a program according to its text: which scope holds a name, and which places bind it."""
+"""Finds the names of a program in its text: the scope that holds a name, and the places that bind it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class How(StrEnum):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SourceText:
-    """The text of a file or of a notebook cell; ``order`` says which cells ran before it."""
+    """The text of a file or of a notebook cell. ``order`` is the position of a cell among the cells that ran."""
 
     file: str
     lines: tuple[str, ...]
@@ -44,7 +44,7 @@ class Binding:
 
     ``node`` is the name itself (an alias or argument), or its definition. ``value`` is the expression whose whole value
     is bound to the name, if there is one. ``within`` is the scope whose code binds the name. For a ``global`` or
-    ``nonlocal`` name that is not the scope that holds it.
+    ``nonlocal`` name, another scope holds the name.
     """
 
     how: How
@@ -56,21 +56,21 @@ class Binding:
 
     @property
     def line(self) -> int:
-        """The line of the name; for a definition with decorators, the line with the name."""
+        """The line of the name. For a definition with decorators, it is the line that contains the name."""
         return int(self.node.lineno)
 
 
 @dataclass(eq=False, repr=False)
 class SourceScope:
-    """A module, class, function, lambda or comprehension: the names it binds, and those it declares global or
+    """A module, class, function, lambda or comprehension: the names that it binds, and those that it declares global or
     nonlocal.
     """
 
     node: Any
     parent: SourceScope | None
     bindings: dict[str, list[Binding]] = field(default_factory=dict)
-    stars: list[Binding] = field(default_factory=list)  # from module import *
-    # deleted, or only declared by an annotation: local names without a value
+    stars: list[Binding] = field(default_factory=list)  # bindings by ``from module import *``
+    # Local names without a value: they are deleted, or only declared by an annotation.
     emptied: set[str] = field(default_factory=set)
     elsewhere: dict[str, type[ast.Global | ast.Nonlocal]] = field(default_factory=dict)
 
@@ -80,12 +80,14 @@ class SourceScope:
 
     @property
     def frame(self) -> SourceScope:
-        """The scope in whose code this one runs. A comprehension runs as a part of the surrounding code."""
+        """The scope whose frame runs the code of this scope. A comprehension runs in the frame of the
+        surrounding code.
+        """
         is_inner = isinstance(self.node, COMPREHENSIONS) and self.parent is not None
         return self.parent.frame if is_inner and self.parent is not None else self
 
     def holder(self, name: str) -> SourceScope | None:
-        """The scope that holds a name that is read here; None if the name can only be a builtin."""
+        """Return the scope that holds a name which this scope reads; None if the name can only be a builtin."""
         at: SourceScope | None = self
         while at is not None and at.parent is not None:
             if at.elsewhere.get(name) is ast.Global:
@@ -97,23 +99,25 @@ class SourceScope:
         return at if at is not None and (at.has(name) or at.stars) else None
 
     def has(self, name: str) -> bool:
-        """Does the scope hold the name, unless it declares it global or nonlocal?"""
+        """Does this scope hold the name, unless it declares the name global or nonlocal?"""
         return name in self.bindings or name in self.emptied
 
 
 class SourceNames:
-    """The scopes of a module, from its text; or those of a notebook, from the texts of its cells in running order."""
+    """The scopes of a module, found in its text. For a notebook, the texts are those of its cells, in the order in
+    which they ran.
+    """
 
     def __init__(self, texts: list[SourceText]) -> None:
         self.module = SourceScope(texts[-1].tree, None)
         self.parents: dict[ast.AST, ast.AST] = {}
-        self.scopes: dict[ast.AST, SourceScope] = {}  # by the node of each name that is read or bound
+        self.scopes: dict[ast.AST, SourceScope] = {}  # the keys are the nodes of names that are read or bound
         later: list[tuple[str, Binding]] = []
         for text in texts:
             reader = _Reader(text, self.module, self.scopes, later)
             reader.visit(text.tree)
             self.parents |= {part: node for node in ast.walk(text.tree) for part in ast.iter_child_nodes(node)}
-        for name, binding in later:  # nonlocal names need the enclosing functions, which have now been read
+        for name, binding in later:  # ``nonlocal`` names: all enclosing functions are known by now
             around = binding.within.parent
             holder = None if around is None else around.holder(name)
             if holder is not None:
@@ -121,7 +125,7 @@ class SourceNames:
 
 
 class _Reader(ast.NodeVisitor):
-    # Reads the bindings of one text.
+    # Reads the bindings in one text.
     def __init__(
         self, text: SourceText, scope: SourceScope, scopes: dict[ast.AST, SourceScope], later: list[tuple[str, Binding]]
     ) -> None:
@@ -147,7 +151,7 @@ class _Reader(ast.NodeVisitor):
             holder.bindings.setdefault(name, []).append(binding)
 
     def _targets(self, target: ast.AST, how: How, statement: Any, value: Any = None) -> None:
-        # Add the names in a target. The target is also visited for the names that it reads.
+        # Add the names that a target binds. The target is also visited, because it may read names.
         before = self.how, self.statement, self.value
         self.how, self.statement = how, statement
         self.value = value if isinstance(target, ast.Name) else None
@@ -269,7 +273,7 @@ class _Reader(ast.NodeVisitor):
 
     def visit_ListComp(self, node: Any) -> None:
         first, *others = node.generators
-        self.visit(first.iter)  # evaluated outside of the comprehension
+        self.visit(first.iter)  # evaluated outside of the comprehension's scope
         outside, self.scope = self.scope, SourceScope(node, self.scope)
         for part in node.generators:
             self._targets(part.target, How.COMPREHENSION, node)

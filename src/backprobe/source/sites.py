@@ -48,15 +48,15 @@ OPERATOR_FUNCTIONS = {
 
 @dataclass(frozen=True)
 class Origin:
-    """The origin of a value: the outermost operation, the names and the text of the expression that computes it."""
+    """The expression that computes a value: its outermost operation, the names in it, and its text."""
 
     op: str = ""
     reads: tuple[str, ...] = ()
     expression: str = ""
-    elements: tuple[tuple[str, Origin], ...] = ()  # by position or key, for a literal container
+    elements: tuple[tuple[str, Origin], ...] = ()  # for a literal container: its elements, by position or key
     joined: tuple[
         str, ...
-    ] = ()  # names of containers whose items the value contains, such as those of ``a + b`` for lists
+    ] = ()  # names of containers whose items the value contains, such as lists ``a`` and ``b`` in ``a + b``
 
     @classmethod
     def of(cls, expression: ast.expr) -> Origin:
@@ -65,7 +65,8 @@ class Origin:
 
     @classmethod
     def of_turn(cls, iterable: ast.expr) -> Origin:
-        """The origin of a variable that iterates over ``iterable``, and of its parts if the text shows them.
+        """Return the origin of a variable that iterates over ``iterable``, with the origins of its parts if the text
+        shows them.
 
         >>> origin = Origin.of_turn(ast.parse("zip(weights, gradients)", mode="eval").body)
         >>> origin.at(".0").reads, origin.at(".1").reads
@@ -75,7 +76,9 @@ class Origin:
         return cls(reads=names_read(iterable), elements=tuple(_parts_of_turn(iterable)), joined=given)
 
     def at(self, leaf: str) -> Origin:
-        """The origin of the part of the value at a leaf such as ``.0.1``. It may have no expression of its own."""
+        """Return the origin of the part of the value at a leaf such as ``.0.1``. The part may have no expression of its
+        own.
+        """
         part = self
         for step in leaf.split(".")[1:]:
             known = dict(part.elements)
@@ -89,7 +92,7 @@ class Origin:
 
 
 def _written_out(expression: ast.expr) -> Sequence[tuple[str, ast.expr]]:
-    # The elements of a literal tuple, list or dict, by position or key; none if the text does not show them.
+    # Return the elements of a literal tuple, list or dict, by position or key. Empty if the text does not show them.
     match expression:
         case ast.Tuple(elts=written) | ast.List(elts=written):
             is_known = not any(isinstance(element, ast.Starred) for element in written)
@@ -105,7 +108,7 @@ def _written_out(expression: ast.expr) -> Sequence[tuple[str, ast.expr]]:
 
 
 def _handed_out(iterable: ast.expr) -> ast.AST:
-    # The container whose items a loop iterates over unchanged; None if the text does not show that.
+    # Return the container whose items a loop iterates over unchanged; None if the text does not show this.
     match iterable:
         case ast.Name() | ast.Attribute():
             return iterable
@@ -119,7 +122,7 @@ def _handed_out(iterable: ast.expr) -> ast.AST:
 
 
 def _parts_of_turn(iterable: ast.expr) -> Sequence[tuple[str, Origin]]:
-    # The expressions that ``zip``, ``enumerate`` and ``items()`` combine in each iteration.
+    # Return the expressions that ``zip``, ``enumerate`` or ``items()`` combine in each iteration, by position.
     match iterable:
         case ast.Call(func=ast.Name(id="zip"), args=args) if not any(isinstance(one, ast.Starred) for one in args):
             return [(str(at), Origin.of_turn(one)) for at, one in enumerate(args)]
@@ -134,7 +137,7 @@ def _parts_of_turn(iterable: ast.expr) -> Sequence[tuple[str, Origin]]:
 class Site:
     """One place in the source that binds a value: its local name, line and text, and the origin of the value.
 
-    ``below`` are the following lines of a statement over several lines.
+    If the statement has several lines, ``below`` are the lines after the first.
     """
 
     local: str
@@ -153,7 +156,7 @@ class Site:
 
     @property
     def is_head(self) -> bool:
-        """Is it the head of a function definition, which binds arguments?"""
+        """Is the site the head of a function definition, which binds arguments?"""
         return not self.origin.expression and self.text.startswith(("def ", "async def "))
 
 
@@ -161,8 +164,8 @@ class Site:
 class CallSite(Site):
     """One place in the source that makes a call, or applies an operator.
 
-    ``local`` is the name that the statement binds, or empty. ``spelled`` is the source text of the function, or the
-    name of the operator. ``arguments`` are the texts of the arguments by position or keyword, as far as the source
+    ``local`` is the name that the statement binds; it may be empty. ``spelled`` is the source text of the function, or
+    the name of the operator. ``arguments`` are the texts of the arguments by position or keyword, as far as the source
     shows them.
     """
 
@@ -171,13 +174,13 @@ class CallSite(Site):
 
 
 def operator_of(site: CallSite) -> Callable[..., Any]:
-    """The function equivalent to an operator."""
+    """Return the function that computes the same as an operator."""
     found: Callable[..., Any] = OPERATOR_FUNCTIONS.get(site.spelled) or getattr(operator, site.spelled)
     return found
 
 
 def binding_of(statement: ast.AST) -> str:
-    """The name that a statement binds; empty unless it binds a single name."""
+    """Return the name that a statement binds. Empty if the statement binds no name or several."""
     match statement:
         case ast.Assign(targets=[target]) | ast.AugAssign(target=target) | ast.AnnAssign(target=target):
             return "" if isinstance(target, ast.Tuple | ast.List) else ast.unparse(target)
@@ -187,7 +190,9 @@ def binding_of(statement: ast.AST) -> str:
 
 
 def lines_of(node: Any, lines: Sequence[str]) -> tuple[str, ...]:
-    """The lines of a statement, or of the head of a compound statement; the first is stripped for display."""
+    """Return the lines of a statement, or of the head of a compound statement. The first line is stripped for
+    display.
+    """
     first, last = node.lineno, node.end_lineno
     body = getattr(node, "body", None)
     if isinstance(body, list):
@@ -196,14 +201,14 @@ def lines_of(node: Any, lines: Sequence[str]) -> tuple[str, ...]:
     elif isinstance(node, ast.Match):
         last = node.subject.end_lineno
     own = [line.rstrip() for line in lines[first - 1 : last]]
-    # Leave out blank lines and comments between a head and its body.
+    # Leave out blank lines and comments at the end, which may separate a head from its body.
     while len(own) > 1 and not own[-1].partition("#")[0].strip():
         own.pop()
     return (own[0].strip(), *own[1:]) if own else ("",)
 
 
 def operation(expression: ast.AST | None) -> str:
-    """The name of the outermost operation of an expression, as the source spells it; empty for a plain name."""
+    """Return the name of the outermost operation of an expression, as written in the source; empty for a plain name."""
     match expression:
         case ast.BinOp(op=op) | ast.UnaryOp(op=op):
             return OPERATORS[type(op)]
@@ -221,7 +226,7 @@ def operation(expression: ast.AST | None) -> str:
 
 
 def names_read(expression: ast.AST) -> tuple[str, ...]:
-    """The variables, attributes and items that an expression reads, spelled like locals."""
+    """Return the variables, attributes and items that an expression reads, written like locals."""
     found: dict[str, None] = {}
     for part in ast.walk(expression):
         match part:
@@ -235,7 +240,7 @@ def names_read(expression: ast.AST) -> tuple[str, ...]:
 
 
 def joined(expression: ast.expr) -> tuple[str, ...]:
-    """The names that an expression only reads to concatenate lists or merge dicts, so that their items stay the same.
+    """Return the names of lists and dicts that an expression only concatenates or merges, so their items stay the same.
 
     >>> joined(ast.parse("xs + [f(ys[0]), *zs] + ys", mode="eval").body)
     ('xs', 'zs')
@@ -249,7 +254,7 @@ def joined(expression: ast.expr) -> tuple[str, ...]:
 
 
 def _joined(expression: ast.expr) -> Iterator[ast.expr]:
-    # The concatenated parts: the containers themselves, or literals whose elements are computed.
+    # Yield the parts that are concatenated: containers with a name, and literals, whose elements are new.
     match expression:
         case ast.BinOp(left=left, op=ast.Add() | ast.BitOr(), right=right):
             yield from (*_joined(left), *_joined(right))
@@ -264,19 +269,19 @@ def _joined(expression: ast.expr) -> Iterator[ast.expr]:
 
 
 def captured(pattern: ast.pattern) -> list[str]:
-    """The names that a pattern binds."""
+    """Return the names that a pattern binds."""
     names = [getattr(part, "rest", None) or getattr(part, "name", None) for part in ast.walk(pattern)]
     return [name for name in names if name is not None]
 
 
 def parameters(arguments: ast.arguments) -> list[ast.arg]:
-    """The parameters of a function, in the order of the text."""
+    """Return the parameters of a function, in the order of the text."""
     every = [*arguments.posonlyargs, *arguments.args, arguments.vararg, *arguments.kwonlyargs, arguments.kwarg]
     return [argument for argument in every if argument is not None]
 
 
 def augmented(node: ast.AugAssign) -> Origin:
-    """The origin of ``u`` after ``u += b``: the expression ``u + b``."""
+    """Return the origin of ``u`` after ``u += b``: the expression ``u + b``."""
     place = copy.copy(node.target)
     place.ctx = ast.Load()
     reads = (*names_read(node.value), *names_read(node.target))

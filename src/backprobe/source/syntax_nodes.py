@@ -1,4 +1,4 @@
-"""Helps with nodes of syntax trees: finds their parents, and gives new nodes positions and contexts."""
+"""Functions for nodes of syntax trees: they find parents, and give new nodes positions and contexts."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 from backprobe.errors import NoSource
 
 UNTOUCHED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
-"""Inner functions and classes are not rewritten with the outer code. They are rewritten when they are called."""
+"""Definitions that are not rewritten together with the code around them. They are rewritten when they are called."""
 
 
 DISPLAYS = (ast.Tuple, ast.List, ast.Dict, ast.keyword, ast.Starred)
-"""Nodes that may lie between a call and an argument of it."""
+"""Types of nodes that may be between a call and an argument of the call."""
 
 
 def parents(tree: ast.AST) -> dict[ast.AST, ast.AST]:
-    """The node around each node of a tree."""
+    """Return the parent of each node of a tree."""
     return {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
 
 
@@ -59,7 +59,7 @@ def _complete_one(node: Any, at: ast.AST) -> None:
 
 @contextmanager
 def refusing_deep_nesting(of: str, *, asked: str, found: str) -> Iterator[None]:
-    """Raises NoSource if a syntax tree is nested too deeply for Python's recursion limit."""
+    """Inside this context, NoSource is raised if a syntax tree is nested too deeply for Python's recursion limit."""
     try:
         yield
     except RecursionError:
@@ -73,7 +73,7 @@ def refusing_deep_nesting(of: str, *, asked: str, found: str) -> Iterator[None]:
 
 
 def untyped(node: Any) -> Any:
-    """Set empty type parameters, which definitions must have from 3.12 on."""
+    """Give a definition empty type parameters, which Python requires from 3.12 on."""
     if "type_params" in node._fields:
         node.type_params = []
     return node

@@ -16,7 +16,7 @@ from backprobe.errors import BackprobeError
 from backprobe.source.user_code import package
 
 PASSED_ON = re.compile(r"\(.*\*\w|\bgetattr\(")
-"""Matches lines of backprobe that only forward the program's own arguments, or read an attribute for the program."""
+"""Matches lines of backprobe that only forward arguments of the program, or read an attribute for the program."""
 
 
 class FramesOfProgram:
@@ -34,7 +34,9 @@ FRAMES_OF_PROGRAM = FramesOfProgram()
 
 
 def leave_out_ours(error: BaseException) -> None:
-    """Remove backprobe's frames from an error's traceback, and a cause that only those frames saw."""
+    """Remove backprobe's frames from an error's traceback. Also remove a cause that was raised and caught inside
+    backprobe.
+    """
     if not isinstance(error, BackprobeError):
         if not is_mistake_of_ours(error):
             error.__traceback__ = without(error.__traceback__, _is_ours)
@@ -43,25 +45,25 @@ def leave_out_ours(error: BaseException) -> None:
     error.__traceback__ = without(error.__traceback__, lambda step: step is not last and _is_ours(step))
     cause = error.__cause__
     if cause is not None and without(cause.__traceback__, _is_inside) is None:
-        error.__cause__ = None  # the message contains its text; the context was suppressed before
+        error.__cause__ = None  # the message already contains the text of the cause
 
 
 def is_mistake_of_ours(error: BaseException) -> bool:
-    """Did the error arise in our own code, in a line that does more than pass on a call of the program?"""
+    """Did the error arise in backprobe's own code, in a line that does more than forward a call of the program?"""
     *_, last = steps(error.__traceback__)
     line = linecache.getline(last.tb_frame.f_code.co_filename, last.tb_lineno)
     return _is_ours(last) and not PASSED_ON.search(line)
 
 
 def steps(trace: TracebackType | None) -> Iterator[TracebackType]:
-    """The steps of a traceback, the outermost first."""
+    """Return the steps of a traceback, outermost first."""
     while trace is not None:
         yield trace
         trace = trace.tb_next
 
 
 def without(trace: TracebackType | None, is_left_out: Callable[[TracebackType], bool]) -> TracebackType | None:
-    """A traceback without some of its steps."""
+    """Return a traceback without some of its steps."""
     rest = None
     for one in reversed(list(steps(trace))):
         if not is_left_out(one):
@@ -74,5 +76,5 @@ def _is_ours(step: TracebackType) -> bool:
 
 
 def _is_inside(step: TracebackType) -> bool:
-    # Does the frame belong to backprobe or to Python's standard library?
+    # Is the frame one of backprobe or of Python's standard library?
     return package(step.tb_frame.f_code.co_filename) in ("backprobe", "")

@@ -15,26 +15,26 @@ from backprobe.source.frames import forget
 
 Outer = Callable[[FrameType, str, Any], Any] | None
 STARTING = ("set_trace", "settrace")
-"""Functions that start a debugger. It then traces all frames, and cannot handle instruction events."""
+"""Functions that start a debugger. A debugger then traces all frames, and cannot handle instruction events."""
 
 
 class WatchedFrame(Protocol):
     """Receives the events of one frame."""
 
     def step(self, frame: FrameType) -> None:
-        """An instruction is about to run; the previous one has finished."""
+        """Called before an instruction runs. The previous instruction has finished."""
 
     def raised(self, error: BaseException) -> None:
-        """The running instruction has raised."""
+        """Called when the running instruction has raised."""
 
     def left(self, frame: FrameType, value: Any) -> bool:
-        """The frame is being left with this value, or with None after an error. Returns True if the frame has ended,
-        and False if it was suspended.
+        """Called when the frame is left with this value, or with None after an error. Returns True if the frame has
+        ended, and False if it was only suspended.
         """
 
 
 class Tracer:
-    """Traces one frame from now on, and frames entered later for which ``entered`` returns a ``WatchedFrame``."""
+    """Traces one frame from now on, and later frames if ``entered`` returns a ``WatchedFrame`` for them."""
 
     def __init__(self, entered: Callable[[FrameType], WatchedFrame | None]) -> None:
         self.entered = entered
@@ -46,14 +46,16 @@ class Tracer:
         self.outer = cast(Outer, sys.gettrace())
         local: Any = frame.f_trace
         if local is None and not isinstance(self.outer, FunctionType | MethodType):
-            local = self.outer  # a tracer written in C sets no trace functions on frames
+            local = self.outer  # a tracer written in C sets no trace functions of frames
         self._watch(frame, watched, local)
         sys.settrace(self._call)
 
     def stop(self) -> bool:
-        """Restore the previous tracer. Returns whether the present tracer was still ours, or that of an inner block."""
+        """Restore the previous tracer. Returns whether the current tracer was still this one, or one of an
+        inner block.
+        """
         self.is_stopped = True
-        self.entered = _nobody  # breaks a cycle that would wait for the garbage collector
+        self.entered = _nobody  # breaks a reference cycle
         standing = cast(Outer, sys.gettrace())
         for frame, local in self.frames.items():
             if frame.f_trace is local:
@@ -78,7 +80,7 @@ class Tracer:
         outer, following = None, _running(self.outer)
         if following is not None:
             outer = following(frame, event, arg)
-            if sys.gettrace() != self._call:  # a tracer written in C installs itself in our place when called
+            if sys.gettrace() != self._call:  # a tracer written in C sets itself as the tracer when called
                 sys.settrace(self._call)
         if frame.f_code.co_name in STARTING:
             for watched_frame, local in self.frames.items():
@@ -108,24 +110,26 @@ class _Local:
         elif event == "line":
             frame.f_trace_opcodes = True
         elif event == "exception":
-            # Python sets the error's own traceback only in the frame that catches it
+            # The traceback of an error is set only in the frame that catches it, so it is set here.
             self.watched.raised(arg[1].with_traceback(arg[2]))
         elif event == "return" and self.watched.left(frame, arg):
             self.tracer.frames.pop(frame, None)
         following = _running(self.outer)
         if following is not None:
             self.outer = following(frame, event, arg)
-        # the outer function may have installed another trace function in the frame
+        # The outer function may have set another trace function of the frame.
         return frame.f_trace if self.tracer.is_stopped else self
 
 
 def _nobody(frame: FrameType) -> None:
-    """Replaces ``entered`` after tracing has ended, because other tracers may still call this tracer."""
+    """Do nothing. Used instead of ``entered`` after tracing has ended, because other tracers may still call this
+    tracer.
+    """
 
 
 def _running(outer: Outer) -> Outer:
-    # The nearest trace function that does not belong to a stopped tracer. With generators and tasks, blocks may end in
-    # another order than they began.
+    # Return the nearest trace function that does not belong to a stopped tracer. Blocks in generators and tasks may not
+    # end in the reverse order of their beginnings.
     while outer is not None:
         tracer = outer.tracer if isinstance(outer, _Local) else getattr(outer, "__self__", None)
         if not isinstance(tracer, Tracer) or not tracer.is_stopped:

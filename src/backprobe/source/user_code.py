@@ -18,7 +18,7 @@ STAND_INS = set[type]()
 
 
 def innermost(function: Any) -> FunctionType | None:
-    """The plain function inside methods, partials and decorators; None if there is none."""
+    """Return the plain function inside methods, partials and decorators; None if there is none."""
     for _ in range(64):
         if type(function) in STAND_INS:
             return None
@@ -34,7 +34,7 @@ def innermost(function: Any) -> FunctionType | None:
 
 
 CONVERTED = "/__autograph_generated_file"
-"""Part of the names of files to which TensorFlow writes converted functions of the program."""
+"""A part of the names of files that contain functions of the program which TensorFlow has converted."""
 _OWN = __file__.removesuffix("source/user_code.py")
 
 
@@ -55,7 +55,7 @@ def _pythons_roots() -> tuple[str, ...]:
 
 @lru_cache(16384)
 def package(file: str) -> str | None:
-    """The installed package that a file belongs to, "" for Python's own library; None for the user's own code."""
+    """Return the installed package of a file, or "" for Python's own library. None for the user's own code."""
     if file.startswith(_OWN):
         return "backprobe"
     if file.startswith("<frozen"):

@@ -1,4 +1,6 @@
-"""Replaces the plain function inside methods, partials and decorators, by making copies of these."""
+"""Replaces the plain function inside methods, partials and decorators, by making copies of the methods, partials and
+decorators.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ IN_C = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDesc
 
 
 def around(function: Any, exchanged: Callable[[FunctionType], FunctionType]) -> Callable[..., Any]:
-    """``function`` with its inner plain function replaced. Raises NoSource if there is none, or if it is hidden."""
+    """Return ``function`` with its inner plain function replaced. Raises NoSource if there is none, or if it is
+    hidden.
+    """
     if isinstance(function, MethodType):
         return MethodType(around(function.__func__, exchanged), function.__self__)
     if isinstance(function, functools.partial):
@@ -48,7 +52,9 @@ def around(function: Any, exchanged: Callable[[FunctionType], FunctionType]) -> 
 
 
 def rebuilt(wrapper: FunctionType, wrapped: Any, inner: Any, depth: int = 0) -> FunctionType | None:
-    """A copy of a wrapper, around another function. The wrapper may hold the wrapped function in further wrappers."""
+    """Return a copy of a wrapper around another function. The wrapper may hold the wrapped function inside further
+    wrappers. None if it does not hold it.
+    """
     cells = [_exchanged(cell, wrapped, inner, depth) for cell in wrapper.__closure__ or ()]
     if all(new is old for new, old in zip(cells, wrapper.__closure__ or (), strict=True)):
         return None
@@ -58,7 +64,7 @@ def rebuilt(wrapper: FunctionType, wrapped: Any, inner: Any, depth: int = 0) -> 
 def _exchanged(cell: Any, wrapped: Any, inner: Any, depth: int) -> Any:
     try:
         held = cell.cell_contents
-    except ValueError:  # an empty cell
+    except ValueError:  # the cell is empty
         return cell
     if held is wrapped:
         return types.CellType(inner)
@@ -69,7 +75,7 @@ def _exchanged(cell: Any, wrapped: Any, inner: Any, depth: int) -> Any:
 
 
 def copied(function: FunctionType, code: CodeType, closure: tuple[Any, ...]) -> FunctionType:
-    """The same function with other code."""
+    """Return a copy of the function with other code."""
     copy = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
     copy.__kwdefaults__ = function.__kwdefaults__
     copy.__qualname__, copy.__module__ = function.__qualname__, function.__module__

@@ -1,7 +1,7 @@
 """Assembles a record from the facts that a run and its backend have gathered.
 
-The caller ran the program, and knows the names and lines of its values. The backend knows the outcome of each capture,
-and refers to captures by position. Here these positions become positions of entries.
+The caller, which ran the program, provides the names and lines of values. The backend provides the outcome of each
+capture, by the capture's position. This file replaces positions of captures by positions of entries.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from backprobe.record.training import Training, Untrained
 
 @dataclass(frozen=True)
 class EntryNames:
-    """The names of a record's entries: for each full name its entry and printed form, and for each entry its names."""
+    """The names of a record's entries: the entry and the printed form of each full name, and all names of each
+    entry.
+    """
 
     positions: Mapping[str, int]
     printed: Mapping[str, str]
@@ -34,7 +36,9 @@ class EntryNames:
 
 
 class Assembler:
-    """Builds the entries of one record. Knows the names, and for each capture the position of its entry."""
+    """Builds the entries of one record. It knows all names, and the position of the entry that belongs to each
+    capture.
+    """
 
     def __init__(
         self, names: EntryNames, captured: Sequence[int], version_of: Callable[[Any], int | None] = lambda tensor: None
@@ -55,9 +59,9 @@ class Assembler:
         original: tuple[Any] | None = None,
         replaced_grad: bool = False,
     ) -> Entry:
-        """The entry at a position, from the program's facts about the value and the outcome of backward.
+        """Return the entry at a position, built from facts about the value and from the outcome of backward.
 
-        If this value is a replacement by ``replace=``, ``original`` is a tuple with the replaced value.
+        If ``replace=`` has replaced the value, ``original`` is a tuple with the original value.
         """
         own = self.names.of_entries[at]
         if outcome.written is not None:
@@ -99,7 +103,7 @@ class Assembler:
         notes: Sequence[Note],
         stamp: Stamp,
     ) -> Record:
-        """The record of these entries."""
+        """Return the record that contains these entries."""
         about_captures = [Note(why.code, why.fields, self.first[self.captured[at]]) for at, why in passed.notes]
         return Record(
             backend=backend,
@@ -123,8 +127,8 @@ class Assembler:
     # Methods that convert positions of captures to positions of entries.
 
     def _written(self, name: str, written: WrittenVersion, said: Sequence[IndirectInput]) -> tuple[IndirectInput, ...]:
-        # The inputs of a Variable's new value: the values that were written into it. The writing statement may mention
-        # further values, which are left out.
+        # Return the inputs of a new value of a ``Variable``, which are the values that were assigned to it. The
+        # assigning statement may mention further values, but they are not inputs.
         known, followed = {way.at for way in said}, {self.captured[at] for at in written.followed}
         given = dict.fromkeys(self._each(written.captures))
         unsaid = [
@@ -135,7 +139,7 @@ class Assembler:
         return (*[way for way in said if way.at in given or way.at not in followed], *unsaid)
 
     def _local(self, at: int) -> str:
-        # The program's name for a value, without scope and count.
+        # Return the name of a value in the program's code, without its scope and its count.
         return strip(self.first[at]).rpartition(":")[2]
 
     def _held(self, outcome: Outcome) -> Any:
@@ -191,8 +195,8 @@ class Assembler:
         )
 
     def _holder(self, name: str, at: int | None) -> str:
-        # In a block, a parameter's name begins with the program's variable for the model. Return this prefix, or an
-        # empty text. The recording names parameters by their path in the model alone.
+        # In a block, a parameter's name begins with the variable that holds the model. Return this first part, or an
+        # empty text. In the recording, the name is only the path in the model.
         path = "" if at is None else strip(self.first[at])
         return name.removesuffix(path) if path and name.endswith(f".{path}") else ""
 

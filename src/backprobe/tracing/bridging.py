@@ -1,7 +1,8 @@
-"""Bridging is an experiment on a cut: the result of a line keeps its numbers, and gets the history of its inputs.
+"""Bridging is an experiment on a line that may cut the graph: its result gets the history of the line's inputs, and
+keeps its numbers.
 
-If the gradient then arrives, that line kept it away, whatever the line does. A value may also be moved: the program
-continues with other numbers, and everything that depends on the value changes.
+If a gradient then arrives at the inputs, the line had cut the graph. A value may also be moved: the program continues
+with other numbers, and all values change that depend on the moved value.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ MOST = 100_000
 
 @dataclass(frozen=True)
 class NamedBridges(Instead):
-    """The values to bridge and to move in one run, by full names. After the run, also what happened to them."""
+    """The values to bridge and to move in one run, by their full names. After the run, also those that were bridged."""
 
     from_to: Mapping[str, Collection[str]] = field(default_factory=dict)
     """For each value to bridge, the values whose history it gets."""
@@ -34,7 +35,7 @@ class NamedBridges(Instead):
 
 
 class Bridging(ByName):
-    """Bridges and moves values in one run. A value for which that is impossible is left as it is."""
+    """Bridges and moves values in one run. A value that cannot be bridged or moved stays unchanged."""
 
     def __init__(self, bridges: NamedBridges, tape: Tape, *, in_function: bool) -> None:
         self.bridges = bridges
@@ -56,10 +57,10 @@ class Bridging(ByName):
                 self.live[full + leaf] = item
 
     def _exchanged(self, full: str, item: Any) -> Any:
-        # The value with which the program continues.
+        # Return the value with which the program continues instead of ``item``.
         move = self.bridges.moves.get(full)
         if move is not None and self.tape.is_tensor(item) and self.tape.is_floating(item):
-            item = self.replaces.with_numbers(move(item), item)  # the history stays, so derivatives do too
+            item = self.replaces.with_numbers(move(item), item)  # the history is kept, and so are its derivatives
         sources = [self.live[name] for name in self.bridges.from_to.get(full, ()) if name in self.live]
         sources = [one for one in sources if self.tape.is_floating(one)]
         if not sources:
@@ -68,7 +69,7 @@ class Bridging(ByName):
         if not self.tape.is_tensor(value) or not self.tape.is_floating(value):
             return item
         made = self.replaces.linked(value, sources)
-        if made is None:  # for example a parameter, whose type makes it a leaf
+        if made is None:  # for example a parameter, whose type allows no history
             made = self.replaces.linked(self.replaces.with_numbers(value, value), sources)
         if made is None or not self.tape.is_differentiated(made):
             return item
@@ -77,5 +78,5 @@ class Bridging(ByName):
 
 
 def _is_number(value: Any) -> bool:
-    # Is it a number or a NumPy array, which must become a tensor of the framework?
+    # Is the value a number or a NumPy array? To be bridged, it must become a tensor of the framework.
     return (isinstance(value, NUMBERS) and not isinstance(value, bool)) or type(value).__module__ == "numpy"

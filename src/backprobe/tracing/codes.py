@@ -1,4 +1,4 @@
-"""Codes are the log's notation for bound values. A tensor is captured when it gets its code."""
+"""Translates bound values into codes, by which the log describes them. A tensor is captured when its code is made."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ class Codes(Contents):
         self.mixed: dict[str, Sequence[tuple[str, Any]]] = {}  # by module: the leaves that its forward returned
 
     def of(self, scope: Scope, local: str, at: int, value: Any, own: str = "") -> Code:
-        """The code of the value that a local is bound to. A tensor is captured, and its name becomes live."""
+        """Return the code of the value that a local is bound to. If it is a tensor, the tensor is captured, and its
+        name becomes live.
+        """
         kind = type(value)
         if kind in self.ordinary and not self.disturbed():
             if scope.kind.wanted[local]:
@@ -65,7 +67,7 @@ class Codes(Contents):
             self.versions.forget(scope, local + own)
         if kind in self.bare:
             return CARRIED
-        if issubclass(kind, NUMBERS):  # not ``isinstance``, which may run code of the object
+        if issubclass(kind, NUMBERS):  # ``isinstance`` may run code of the object
             if not scope.kind.wanted[local]:
                 return PASSED_OVER
             self.plain.append(value)
@@ -92,7 +94,7 @@ class Codes(Contents):
         key, kind = local + own, type(value)
         if key in scope.held:
             self.let_go(scope, key)
-        if numbers and (kind is list or kind in MAPPINGS):  # inlined for speed: this runs for each container
+        if numbers and (kind is list or kind in MAPPINGS):  # inline, because this runs for each container
             if not scope.held:
                 scope.held = {}
             scope.held[key] = value
@@ -105,7 +107,8 @@ class Codes(Contents):
     def _codes(
         self, chosen: Sequence[tuple[str, Any]], by: By, at: int, same: set[str] | frozenset[str] = frozenset()
     ) -> tuple[tuple[str, int], ...]:
-        # The codes of the leaves of a container. For the leaves in ``same``, the name held the same objects before.
+        # Return the codes of the leaves of a container. ``same`` contains the leaves that the name held before as the
+        # same objects.
         codes = []
         for leaf, item in chosen:
             if isinstance(item, NUMBERS):
@@ -122,19 +125,19 @@ class Codes(Contents):
             return DIFFERENTIATED if any(self.tape.is_differentiated(item) for _, item in found) else PASSED_OVER
 
     def _quiet(self, chosen: Sequence[tuple[str, Any]]) -> AbstractContextManager[Any]:
-        # ``Tape.quiet``, if operations on these leaves could be observed by anything.
+        # Return ``Tape.quiet``, or a context that does nothing if no mode could observe operations on these leaves.
         is_plain = not self.disturbed() and {type(item) for _, item in chosen} <= self.usual
         return UNHEARD if is_plain else self.tape.quiet()
 
     def _leaves(self, value: Any) -> Sequence[tuple[str, Any]]:
-        # The tensors and plain numbers in a container, if it holds a tensor; otherwise nothing.
+        # Return the tensors and plain numbers in a container, or nothing if the container holds no tensor.
         is_tensor, ordinary = self.tape.is_tensor, self.ordinary
         kind = type(value)
         if kind in self.bare:
             return ()
         inside = direct(value)
         if inside is not None and (kinds := {*map(type, inside)}) <= self.usual:  # there are no nested containers
-            if kinds <= SIMPLE:  # shapes are bound often
+            if kinds <= SIMPLE:  # often true, because programs bind shapes
                 return ()
             found = flat_leaves(value)
             return [(leaf, item) for leaf, item in found if type(item) not in TEXTS] if kinds & TEXTS else found
@@ -142,7 +145,7 @@ class Codes(Contents):
             value = self.tape.opened(value)
         if not holds(value, is_tensor):
             is_known = not (type(value) is not kind or is_container(kind) or issubclass(kind, self.tape.partly_tensors))
-            is_known = is_known and not issubclass(kind, NUMBERS)  # numbers have entries of their own
+            is_known = is_known and not issubclass(kind, NUMBERS)  # numbers have their own entries
             if is_known and LOCALS not in kind.__qualname__ and len(self.bare) < MOST_TYPES:
                 self.bare.add(kind)
             return ()
@@ -153,14 +156,14 @@ class Codes(Contents):
         ]
 
     def leaves_or_itself(self, value: Any) -> Sequence[tuple[str, Any]]:
-        """The leaves of a container that holds a tensor. A tensor is its own only leaf."""
+        """Return the leaves of a container that holds a tensor. A tensor has a single leaf: the tensor itself."""
         if self.tape.is_tensor(value):
-            self.bare.discard(type(value))  # the type holds a tensor after all
+            self.bare.discard(type(value))  # the type was wrongly registered as one without tensors
             return (("", value),)
         return self._leaves(value)
 
     def returned(self, kind: ScopeKind, output: Any) -> Code:
-        """The code of a module's return value."""
+        """Return the code of a module's return value."""
         wanted = kind.wanted
         if isinstance(output, NUMBERS):
             if not wanted["return"]:
@@ -182,5 +185,5 @@ class Codes(Contents):
 
 
 def _same(chosen: Sequence[tuple[str, Any]], held: Sequence[tuple[str, Any]]) -> set[str]:
-    # The leaves of a container at which the name already held the same objects.
+    # Return the names of the leaves that a container shares with the objects that the name held before.
     return {leaf for (leaf, one), (before, other) in zip(chosen, held, strict=False) if leaf == before and one is other}

@@ -16,7 +16,9 @@ from backprobe.tracing.versions import Versions
 
 MAPPINGS = frozenset({dict, OrderedDict, defaultdict})
 MOST = 256
-"""A container with more values is not followed any further, because each look at it takes longer with each value."""
+"""The most values in a container that is followed. Larger ones are ignored, because the time to examine a container
+grows with its size.
+"""
 
 
 class Contents:
@@ -25,15 +27,15 @@ class Contents:
     versions: Versions
     events: list[Any]
     inside: dict[int, list[int]]
-    """By the identity of a container: the identities of its contents when it was last examined, through all nested
-    lists and dicts.
+    """For each container, by identity: the identities of its contents, including those of nested lists and dicts, when
+    it was last examined.
     """
 
     holders: dict[int, dict[tuple[int, str], None]]
-    """By the identity of a container, the scopes and names that hold it."""
+    """For each container, by identity: the scopes and names that hold it."""
 
     def look(self, scope: Scope, at: int, value: Any) -> None:
-        """A statement of a scope is over. It may have changed the containers that it mentions."""
+        """Examine the containers that a statement mentions, because the statement is over and may have changed them."""
         site = scope.sites[at]
         for key, held in (*scope.held.items(),):
             local = key.partition(OWN)[0]
@@ -47,11 +49,11 @@ class Contents:
                     self._changed(held, now, scope, at)
 
     def deeply(self, held: Any) -> list[int]:
-        """The identities of the contents of a container with nested containers."""
+        """Return the identities of all contents of a container, including those of nested containers."""
         return [id(item) for _, item in leaves(held)]
 
     def let_go(self, scope: Scope, *keys: str) -> None:
-        """These names of a scope no longer hold a container."""
+        """Stop following the containers that these names of a scope held."""
         for key in keys:
             if key in scope.held:
                 known = id(scope.held.pop(key))

@@ -17,8 +17,9 @@ from backprobe.tracing.replacing import ByName, Instead, Marks, Replacing
 
 @dataclass(frozen=True)
 class Given:
-    """The NumPy arrays with which the program continues instead of a value and its gradient. None keeps the program's
-    own value or gradient. ``number`` identifies the value.
+    """The NumPy arrays with which the program continues instead of a value and its gradient.
+
+    If one is None, the program's own value or gradient is used. ``number`` identifies the value.
     """
 
     number: int
@@ -28,12 +29,12 @@ class Given:
 
 @dataclass(frozen=True)
 class Exchange(Instead):
-    """The values and gradients to exchange, by the names of a program; and after the run, what was exchanged.
+    """The values and gradients to exchange, by their names in a program. After the run, also those that were exchanged.
 
     A name that the program binds once is written without counts. Other names have all their counts.
 
     ``values`` and ``gradients`` record the exchanges that were made, by number. ``values`` contains True for an
-    exchanged value, because the value's entry keeps the original. ``gradients`` contains the original gradient itself.
+    exchanged value, because the value's entry keeps the original. ``gradients`` contains the original gradient.
     """
 
     given: Mapping[str, Given]
@@ -44,7 +45,7 @@ class Exchange(Instead):
         return Exchanging(self, tape, in_function=in_function)
 
     def of(self, full: str) -> Given | None:
-        """The ``Given`` for the value bound to this full name, if there is one."""
+        """Return the ``Given`` for the value bound to this full name; None if the value is not exchanged."""
         return self.given.get(full) or self.given.get(strip(full))
 
 
@@ -55,7 +56,9 @@ class Exchanging(ByName):
         super().__init__(exchange.given, tape, in_function=in_function)
         self.into = exchange
         self.first: dict[int, str] = {}
-        """The first name of each exchanged value, by number. Its other names already refer to the new value."""
+        """By number, the first name of each exchanged value. When another name is bound, it is bound to the new value
+        anyway.
+        """
 
     def exchange(
         self, name: str, full: str, value: Any, found: Sequence[tuple[str, Any]], known: Container[int]
@@ -71,12 +74,12 @@ class Exchanging(ByName):
         return with_leaves(value, {leaf: now[leaf] for leaf, _, _ in marks}), tuple(marks)
 
     def _given(self, full: str) -> Given | None:
-        # The ``Given`` for a name. While functions are traced, perhaps several times, calls cannot be counted, so the
-        # name is looked up without counts.
+        # Return the ``Given`` for a name. A function that is being traced may be traced several times, so calls cannot
+        # be counted, and the name is looked up without counts.
         return self.into.given.get(strip(full)) if self.replaces.is_tracing() else self.into.of(full)
 
     def _can(self, given: Given, full: str, item: Any) -> bool:
-        # Is this a tensor that is computed only once, and is this its first name?
+        # Can the item be exchanged? It must be a tensor that is computed only once, and this must be its first name.
         if not self._is_floating(item) or self.replaces.runs_again():
             return False
         if self.first.setdefault(given.number, full) != full:
@@ -85,7 +88,8 @@ class Exchanging(ByName):
         return all(one.shape == tuple(self.tape.describe(item).shape or ()) for one in numbers)
 
     def _exchanged(self, given: Given, item: Any) -> tuple[Any, int | None]:
-        # The tensor with which the program continues, and where the original is kept if the value was exchanged.
+        # Return the tensor with which the program continues, and the number under which the original is kept. The
+        # number is None if the value was not exchanged.
         made, kept = item, None
         if given.value is not None:
             kept = self._kept(item)
@@ -96,5 +100,5 @@ class Exchanging(ByName):
         return made, kept
 
     def _flows_on(self, given: Given, arrived: Any) -> Any:
-        self.into.gradients[given.number] = arrived  # JAX calls this twice: while tracing, and later with numbers
+        self.into.gradients[given.number] = arrived  # JAX calls this twice: first while tracing, then with numbers
         return self.replaces.like(given.gradient, arrived)

@@ -12,10 +12,10 @@ from backprobe.record.nonfinite import Finiteness, Nonfinite
 
 
 def judged(record: Record, arrays: Arrays) -> Record:
-    """The record with the counts of NaN and Inf in each value and gradient.
+    """Return the record with the counts of NaN and Inf in each value and gradient.
 
-    They are counted when the run is over. If a value was overwritten, and the write was observed, a copy of the value
-    is counted. A value overwritten by an unobserved write is not counted.
+    They are counted after the run. If a value was overwritten, and the write was observed, a copy of the value is
+    counted. A value overwritten by an unobserved write is not counted.
     """
     held = [_tensors(entry, arrays) for entry in record.entries]
     counts = iter(arrays.nonfinite([tensor for both in held for tensor in both if tensor is not None]))
@@ -28,7 +28,7 @@ def judged(record: Record, arrays: Arrays) -> Record:
 
 
 def without_moved(record: Record, finite: Collection[str], moved: Collection[str]) -> Record:
-    """The record without counts for parameters whose values changed during the run.
+    """Return the record without counts for those parameters whose values changed during the run.
 
     A parameter has only one entry, but calls after an optimizer's step read other numbers than calls before it.
     ``finite`` are the names of parameters that were finite when the program began. ``moved`` are the names of
@@ -45,7 +45,7 @@ def without_moved(record: Record, finite: Collection[str], moved: Collection[str
 
 
 def unfit(held: Mapping[str, Any], arrays: Arrays) -> Mapping[str, Nonfinite]:
-    """The counts of those named tensors that contain NaN or Inf now."""
+    """Return the counts for each named tensor that contains NaN or Inf now."""
     counts = arrays.nonfinite(list(held.values()))
     return {name: count for name, count in zip(held, counts, strict=True) if count and not count.is_finite}
 

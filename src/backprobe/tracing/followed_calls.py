@@ -29,10 +29,10 @@ from backprobe.tracing.versions import Versions
 
 
 class Program(Protocol):
-    """The part of a trace that following needs."""
+    """The attributes and methods of a trace that this file needs."""
 
     operations: bool
-    """Are operations recorded, besides bindings?"""
+    """Are unnamed operations recorded too, besides the values that statements bind?"""
 
     tape: Tape
     selection: Selection
@@ -52,7 +52,9 @@ class Program(Protocol):
 
 
 class Following(FollowedCalls[Scope]):
-    """Lets functions run as copies that report to the caller's trace. Modules have paths of their own."""
+    """Lets functions of the program run as instrumented copies, which report to the caller's trace. Modules have paths
+    of their own.
+    """
 
     def __init__(self, trace: Program) -> None:
         super().__init__(trace.tape, trace.note, trace.home, follows_modules=trace.selection.in_function)
@@ -70,7 +72,7 @@ class Following(FollowedCalls[Scope]):
         return open_with
 
     def follow_once(self, caller: Scope, function: Any) -> Any:
-        """Like ``follow``, but the copy is free for reuse as soon as the function has begun to run."""
+        """Like ``follow``, but the copy may be reused by another call as soon as the function has begun to run."""
         plain = function.__func__ if type(function) is MethodType else function
         if type(plain) is FunctionType and not plain.__dict__ and id(plain.__code__) in self.own:
             try:
@@ -90,10 +92,8 @@ class Following(FollowedCalls[Scope]):
         return self.trace.entered(caller.number, kind)
 
     def handing(self, function: Any, forget: Callable[[], object]) -> Any:
-        """A library's function, wrapped to make a note if it receives functions of the program as arguments or holds
-        them.
-
-        A transform such as ``jax.jit`` only returns a callable. This callable is examined when it is called.
+        """Return a wrapper of a library's function. It adds a note if the function receives or holds functions of the
+        program, because their calls are not recorded.
         """
         if not self.trace.selection.in_function:
             return function
@@ -118,7 +118,9 @@ class Following(FollowedCalls[Scope]):
         return result
 
     def call_settled(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Call a function that may run another one several times but use only one of the runs. Drop the others."""
+        """Call a function that may run another function several times but use only one of these runs. Forget the other
+        runs.
+        """
         tape = self.trace.tape
         if not isinstance(tape, Staging):
             return function(*args, **kwargs)
@@ -163,12 +165,12 @@ def _drop(reader: Reader, lost: Sequence[Value], among: Sequence[Value]) -> None
             if other.parent is scope.parent and other.path == scope.path and other.count > scope.count:
                 other.renumber(other.count - 1)
     for scope in left:
-        scope.renumber(scope.count)  # this scope lies inside a renumbered one
+        scope.renumber(scope.count)  # its parent was renumbered
     reader.naming.drop(gone)
 
 
 def _and_callers(scope: ScopeId | None) -> Iterator[ScopeId]:
-    # A scope, and the scopes from which it was entered.
+    # Yield a scope, its caller, the caller's caller, and so on.
     while scope is not None:
         yield scope
         scope = scope.parent

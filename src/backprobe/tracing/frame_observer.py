@@ -30,9 +30,9 @@ from backprobe.tracing.trace import Trace
 from backprobe.tracing.values import OWN, ScopeNames
 
 COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
-NO_FUNCTIONS = ("<module", "<generic parameters of")  # the latter is for ``def f[T](…)``, from Python 3.12 on
+NO_FUNCTIONS = ("<module", "<generic parameters of")  # the latter exists for ``def f[T](…)``, from Python 3.12 on
 EXPOSING = ("numpy", "data_ptr", "untyped_storage", "__array__", "__dlpack__")  # methods that give access to memory
-OF_TENSORS = ("requires_grad", "grad", "data")  # attributes of a tensor: assigning to them gives a name to no value
+OF_TENSORS = ("requires_grad", "grad", "data")  # assigning to these attributes gives no value a name
 OWN_WORK = -1  # returned instead of a distance if backprobe itself runs this code
 DIFFERENTIATING = "grad"  # the name of functions that return gradients
 STORING = (Does.BIND, Does.CLOSE)
@@ -52,10 +52,10 @@ class ObservedFrame:
     ) -> None:
         self.observer, self.scope, self.events, self.code = observer, scope, events, code
         self.function = code  # the function that contains the code
-        self.unread = unread  # variables bound before the block, which it has not read yet
+        self.unread = unread  # variables bound before the block that the frame has not read yet
         self.pending: Event | None = None  # the instruction that is running
-        self.held: Any = None  # the object that this instruction may write to
-        self.bound: list[tuple[int, Any]] = []  # what this statement has bound so far, with sites
+        self.held: Any = None  # the object to which the pending instruction may write
+        self.bound: list[tuple[int, Any]] = []  # (site, value) for each variable that this statement has bound so far
         self.opened: dict[str, list[str]] = {}  # comprehensions that run in this frame, by variable
         self.transparent: frozenset[CodeType] = frozenset()
 
@@ -63,7 +63,7 @@ class ObservedFrame:
         at = frame.f_lasti
         event = self.events.at.get(at)
         if event is not None and event is self.pending:
-            return  # an instruction and its prefix are two steps
+            return  # an instruction with a prefix takes two steps
         if self.pending is not None:
             self._done(frame)
         if self.bound and (event is None or event.does not in STORING):
@@ -97,8 +97,8 @@ class ObservedFrame:
         self.scope.exit()
 
     def _read(self, frame: FrameType, names: Sequence[str]) -> None:
-        # Variables bound before the block become inputs of the block when it reads them for the first time, unless it
-        # has bound them again.
+        # A variable that was bound before the block is an input of the block. It is reported when the frame first reads
+        # it, unless the block has bound it again.
         for name in names:
             if name in self.unread and name_in(frame, name) is self.unread[name]:
                 self.scope.read(name, self.unread.pop(name))
@@ -122,7 +122,7 @@ class ObservedFrame:
         self.held = self.scope.before_call(function, arguments, named, event.flagged)
 
     def _expose_owner(self, frame: FrameType, call: Any) -> None:
-        # In ``u[0].mul_(2)`` or ``u.detach().numpy()``, a method may write to a value whose name is inside the
+        # In ``u[0].mul_(2)`` or ``u.detach().numpy()``, a method may write to the value ``u``, whose name is inside the
         # expression of the method's object.
         method = getattr(call, "func", None)
         if isinstance(method, ast.Attribute) and (method.attr.endswith("_") or method.attr in EXPOSING):
@@ -143,7 +143,7 @@ class ObservedFrame:
     def _before_augment(self, frame: FrameType, event: Event) -> None:
         held, place = value_in(frame, event.node), event.node
         if held is UNKNOWN and isinstance(place, ast.Subscript):
-            held = value_in(frame, place.value)  # an element shares the memory of its tensor
+            held = value_in(frame, place.value)  # the element shares its tensor's memory
         if held is UNKNOWN:
             self.scope.before_unknown_write()
         self.held = held
@@ -171,7 +171,8 @@ class ObservedFrame:
             event = event.then
 
     def _bound(self, frame: FrameType, event: Event) -> None:
-        # Python may store the parts of ``a, b = …`` in another order than that of the text.
+        # Store the value, because Python may bind the parts of ``a, b = …`` in another order than that of the text.
+        # They are reported later, in the order of the text.
         self.unread.pop(event.name, None)
         self.bound.append((event.site, name_in(frame, event.name)))
 
@@ -192,7 +193,8 @@ class ObservedFrame:
             self.scope.name(event.site, value, own)
 
     def _opened(self, frame: FrameType, event: Event) -> None:
-        # A comprehension without a frame of its own begins. Its variables are distinct from others of the same name.
+        # A comprehension begins that has no frame of its own. Its variables are distinguished from variables of the
+        # function with the same names.
         self.opened.setdefault(event.name, []).append(self.scope.begin_comprehension())
 
     def _closed(self, frame: FrameType, event: Event) -> None:
@@ -200,7 +202,7 @@ class ObservedFrame:
             self.scope.end_comprehension(self.opened[event.name].pop())
 
     def _read_after(self, frame: FrameType, event: Event) -> None:
-        # The second half of an instruction that stores one variable and then reads another.
+        # Runs after an instruction that stores one variable and then reads another one.
         self._bind_all()
         self._read(frame, [event.name])
 
@@ -249,7 +251,7 @@ class ObservedFrame:
 
 
 def _arguments(frame: FrameType, call: Any) -> tuple[list[Any], dict[str, Any]]:
-    # The known arguments of a call.
+    # Return the arguments of a call, as far as their values are known.
     arguments: list[Any] = []
     for given in call.args:
         value = value_in(frame, given.value if isinstance(given, ast.Starred) else given)
@@ -291,7 +293,7 @@ AFTER = {
 
 
 class ComprehensionFrame(ObservedFrame):
-    """The frame of a comprehension. It reports to the surrounding scope, with variables of its own."""
+    """Observes the frame of a comprehension. It reports to the surrounding scope, but its variables are kept apart."""
 
     def __init__(self, around: ObservedFrame, events: Events, code: CodeType) -> None:
         super().__init__(around.observer, around.scope, events, code, around.unread)
@@ -319,9 +321,11 @@ class FrameObserver:
         self.kept = tape.kept_gradients
         self.tracer = Tracer(self._entered)
         self.failed: Callable[[BaseException], None] = lambda error: None
-        """Called with an error of backward in each frame that it passes through, since the program may catch it."""
+        """Called with an error of backward, in each frame through which the error passes, because the program may catch
+        it.
+        """
         self.users: dict[str, bool] = {}  # by file: does it belong to the user's program?
-        self.callers: dict[Any, tuple[ScopeKind, ScopeNames]] = {}  # for code that a checkpoint will recompute
+        self.callers: dict[Any, tuple[ScopeKind, ScopeNames]] = {}  # for code to recompute: its caller
 
     def start(
         self,
@@ -330,7 +334,8 @@ class FrameObserver:
         watching: type[ObservedFrame] = ObservedFrame,
         more: Sequence[Site] = (),
     ) -> None:
-        """Watch a frame from now on. If its source cannot be read, watch only the functions that it calls.
+        """Watch a frame from now on. If the frame's source cannot be read, only the functions that it calls are
+        watched.
 
         ``more`` are additional sites that the frame's text does not contain.
 
@@ -344,7 +349,7 @@ class FrameObserver:
                 raise
             self.trace.note("block_not_read", name=code.co_qualname, why=error.headline)
             found, unread = Events((), {}), {}
-        sites = (*found.sites, *more) if more else found.sites  # kinds of scopes are found by the tuple's identity
+        sites = (*found.sites, *more) if more else found.sites  # the same tuple, because its identity is a key
         scope = self.trace.open_root(code.co_filename, sites)
         self.tracer.start(frame, watching(self, scope, found, code, unread))
 
@@ -381,8 +386,8 @@ class FrameObserver:
         return None if caller is None else self._watched(frame, caller, None, distance)
 
     def _returning(self, frame: FrameType) -> Returning | None:
-        # The object that receives the gradients that a function returns, if the program called the function and uses
-        # them.
+        # Return an object that will receive the gradients that the function in this frame returns. None unless the
+        # program called the function and uses its result.
         caller = self.tracer.frames.get(frame.f_back) if frame.f_back is not None else None
         watched = None if caller is None else caller.watched
         event = watched.pending if isinstance(watched, ObservedFrame) else None
@@ -393,7 +398,8 @@ class FrameObserver:
         return Returning(self.kept, frame.f_back, call) if is_asked else None
 
     def _caller_of_repeated(self) -> Scope | None:
-        # Return the scope, in the trace of the recomputation, that called the part which a checkpoint recomputes.
+        # Return the scope from which a checkpoint recomputes a part. The scope belongs to the trace of the
+        # recomputation.
         if self.recompute is None:
             return None
         trace, part = self.trace.repeats.now(), self.recompute.repeated()
@@ -411,7 +417,7 @@ class FrameObserver:
         return False
 
     def _above(self, frame: FrameType) -> tuple[ObservedFrame | None, int]:
-        # The nearest watched frame among the callers of a frame, and how many other frames lie between.
+        # Return the nearest watched frame among the callers of a frame, and the number of other frames between the two.
         distance, caller = 0, frame.f_back
         while caller is not None:
             known = self.tracer.frames.get(caller)
@@ -431,7 +437,7 @@ class FrameObserver:
         if code.co_name in COMPREHENSIONS:
             if above is None or code not in above.code.co_consts:
                 return None
-            with suppress(NoSource):  # the surrounding frame may have no source either
+            with suppress(NoSource):  # the surrounding frame may also have no source
                 return ComprehensionFrame(above, events(code, above.function, code.co_filename), code)
             return None
         transparent = above.transparent if above is not None else ()
@@ -455,8 +461,8 @@ class FrameObserver:
         return watched
 
     def _label(self, frame: FrameType, distance: int) -> str:
-        # The scope's label. A module, or an object with ``__call__``, is labelled by its type. The body of a class is
-        # not a call.
+        # Return the label of a frame's scope. For a module, or an object with ``__call__``, it is the type's name. The
+        # body of a class is not a call, so it has the label "class ...".
         code = frame.f_code
         if not code.co_flags & inspect.CO_OPTIMIZED:
             return f"class {code.co_name}"
@@ -470,7 +476,7 @@ class FrameObserver:
 
 
 def _wrappers(function: Any) -> frozenset[CodeType]:
-    # The code of the decorators' wrappers around a function.
+    # Return the code of the wrappers that decorators have put around a function.
     found = []
     while isinstance(function, FunctionType) and hasattr(function, "__wrapped__"):
         found.append(function.__code__)

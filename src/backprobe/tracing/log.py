@@ -41,7 +41,7 @@ NAMED, DONE = 1 << 20, 1 << 21
     REPLACED,
     CHANGED,
 ) = range(-1, -22, -1)
-"""All words that are not numbers of sites. ``Reader`` has a method for each of them."""
+"""All words except the numbers of sites. ``Reader`` has a method for each of them."""
 
 PLAIN, SAME_PLAIN, PASSED_OVER, DIFFERENTIATED, CARRIED, FILLED = range(-1, -7, -1)
 """Negative codes.
@@ -51,24 +51,26 @@ PLAIN, SAME_PLAIN, PASSED_OVER, DIFFERENTIATED, CARRIED, FILLED = range(-1, -7, 
 - ``CARRIED``: a value that holds no tensor. ``FILLED``: such a container, which may be filled later.
 """
 
-UNKNOWN_ITEM = -1  # the code of a tensor in a container that was not captured when it was put in
+UNKNOWN_ITEM = -1  # the code of an item that was not captured before it was put into a container
 
-NO_SITE_AT = -1  # stands for the number of a site: no statement is known
+NO_SITE_AT = -1  # used instead of the number of a site if the statement is unknown
 
 Code = int | tuple[tuple[str, int], ...]
 
 
 @dataclass(eq=False, slots=True)
 class Log:
-    """The events so far, and the data in which two runs that did the same may differ."""
+    """The events so far, and data that may differ between two runs with equal events."""
 
     events: list[Any] = field(default_factory=list)
-    plain: list[Any] = field(default_factory=list)  # the numbers that were bound, in order
-    transcripts: dict[int, Sequence[Transcript]] = field(default_factory=dict)  # by place of the event: see Repeats
+    plain: list[Any] = field(default_factory=list)  # the plain numbers that were bound, in order
+    transcripts: dict[int, Sequence[Transcript]] = field(default_factory=dict)  # by index of an event; see ``Repeats``
 
 
 class ScopeKind:
-    """Facts shared by all calls of one function from one place, or of one module. Made once for a selection."""
+    """Facts shared by all calls of one module, or of one function from the same place. It is created once per
+    selection.
+    """
 
     __slots__ = (
         "file",
@@ -86,7 +88,7 @@ class ScopeKind:
 
     def __init__(self, selection: Selection, path: str, stripped: str, file: str, sites: Sequence[Site]) -> None:
         self.path, self.stripped, self.file, self.sites = path, stripped, file, sites
-        self.wanted: Decisions[bool] = selection.of_scope(stripped)  # is this local, or this leaf of a local, selected?
+        self.wanted: Decisions[bool] = selection.of_scope(stripped)  # is this local, or this leaf, selected?
         self.follows = selection.wants_calls(stripped)
         self.locals = [site.local for site in sites]
         self.own = frozenset(self.locals)

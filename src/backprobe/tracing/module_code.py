@@ -30,9 +30,10 @@ LACKING = (GradStatus.NOT_CONNECTED, GradStatus.NO_GRAD)
 
 @dataclass(frozen=True)
 class ModuleCode:
-    """The classes of modules that have parameters, and the hooks on forwards, both by path of the module.
+    """The code of a model: the classes of modules that have parameters, and the hooks on forwards, both by path.
 
-    Also all calls of modules, as a flat list: path, code of the caller, place of the instruction.
+    All calls of modules are also stored, as a flat list. Each call has three items: the module's path, the caller's
+    code, and the position of the instruction.
     """
 
     called: list[Any] = field(default_factory=list)
@@ -41,7 +42,7 @@ class ModuleCode:
 
     @property
     def calls(self) -> dict[str, list[Instruction]]:
-        """The instructions that called each module, in order, by path of the module."""
+        """Return the instructions that called each module, in order. The keys are the modules' paths."""
         found: dict[str, list[Instruction]] = {}
         for module, code, at in zip(self.called[::3], self.called[1::3], self.called[2::3], strict=True):
             found.setdefault(module, []).append((code, at))
@@ -52,7 +53,9 @@ NO_CODE = ModuleCode()
 
 
 def with_uses(record: Record, code: ModuleCode) -> Record:
-    """The record with the statements that use values without a gradient, if no recorded value follows these values."""
+    """Return the record, in which values without a gradient get the statements that use them. This applies to values
+    from which no recorded value was computed.
+    """
     record = _used_directly(record)
     flowing = {edge.at for entry in record.entries for edge in entry.inputs} if code.called else set()
     lacking = {
@@ -77,7 +80,8 @@ def with_uses(record: Record, code: ModuleCode) -> Record:
 
 
 def _used_directly(record: Record) -> Record:
-    # The record. In it, modules that were not called count as used directly if parameters of their own have gradients.
+    # Return the record. A module that was not called counts as used directly if gradients arrived at its own
+    # parameters.
     idle = {
         strip(split(full)[0]): at
         for full, at in record.names.items()
@@ -97,7 +101,8 @@ def _used_directly(record: Record) -> Record:
 
 
 def _beside(record: Record, code: ModuleCode) -> Iterator[Note]:
-    # Notes on lines that take a parameter out of the graph, although other uses bring its gradient.
+    # Yield notes on lines in which a parameter is taken out of the graph, although its gradient is complete from other
+    # uses.
     found = [
         one
         for at in dict.fromkeys(code.calls.get("", ()))
@@ -118,7 +123,8 @@ def _beside(record: Record, code: ModuleCode) -> Iterator[Note]:
 
 
 def _hooked(record: Record, code: ModuleCode) -> tuple[UsedAt, ...]:
-    # If a gradient is missing: the program's own hooks on modules whose results have a name.
+    # Return the program's own hooks on modules whose results have a name. Nothing is returned unless a gradient is
+    # missing.
     if all(entry.status is GradStatus.OK for entry in record.entries):
         return ()
     own = {
@@ -135,13 +141,13 @@ def _hooked(record: Record, code: ModuleCode) -> tuple[UsedAt, ...]:
 
 
 def _with_line(entry: Entry, uses: Sequence[ModuleCall]) -> Entry:
-    # The entry with the line of its call, if the call ran while gradients were switched off.
+    # Return the entry. If its call ran while gradients were switched off, it gets the line of the call.
     is_call = entry.status is GradStatus.NO_GRAD and uses
     return replace(entry, cause=uses[0].source) if is_call else entry
 
 
 def _returns(code: CodeType) -> bool:
-    # May a function return anything but None?
+    # May the function return something other than None?
     if code.co_name == "<lambda>" and KEEPING.intersection(code.co_names):
         return False
     steps = pairwise(dis.get_instructions(code))
@@ -153,7 +159,7 @@ class _Reader:
     def __init__(self, record: Record, code: ModuleCode) -> None:
         self.calls = {quote_path(path): calls for path, calls in code.calls.items()}
         self.kinds = {quote_path(path): kind for path, kind in code.kinds.items()}
-        self.counted: dict[str, int] = {}  # how often each module returned, by path
+        self.counted: dict[str, int] = {}  # by path: how often the module returned
         for full in record.names:
             path, number = _call(full)
             self.counted[path] = max(self.counted.get(path, 0), number + 1)
@@ -175,7 +181,7 @@ class _Reader:
     def _of_result(self, module: str, number: int, entry: Entry) -> Sequence[ModuleCall]:
         calls = self.calls.get(module, [])
         if not calls or (len(calls) != self.counted[module] and len({*calls}) > 1):
-            return ()  # some calls were repeated, as by a checkpoint
+            return ()  # for example a checkpoint has repeated some calls
         instruction = calls[min(number, len(calls) - 1)]
         if package(instruction[0].co_filename) is not None:
             return ()
@@ -185,7 +191,7 @@ class _Reader:
 
 
 def _call(full: str) -> tuple[str, int]:
-    # The path of the module in a full name, and the number of the call.
+    # Return the path of the module in a full name, and the number of the module's call.
     scope, local = split(full)
     found = re.search(r"#(\d+)$", scope) if scope else RETURNED.match(local or "")
     return strip(scope), int(found[1]) if found else 0

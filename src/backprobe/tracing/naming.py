@@ -1,4 +1,4 @@
-"""Gives values their names, from the statements of a log, and notes which values a statement mentions."""
+"""Gives names to values, by reading the statements of a log, and records which values each statement mentions."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from backprobe.tracing.replacing import Marks
 from backprobe.tracing.values import NO_SITE, OF_FORWARD, OWN, RETURNED, ScopeId, ScopeNames, Slot, Value
 
 Leaves = Sequence[tuple[str, int]]
-"""The codes of values that were bound together, by leaf."""
+"""The codes of the values that a statement bound together. Each has the path of a leaf."""
 
 
 class Naming:
-    """Names each value that a program binds, and notes which values the binding statement mentions."""
+    """Names each value that a program binds, and records which values the binding statement mentions."""
 
     def __init__(self, previous: Mapping[int, int], decide: Callable[[Value], None], *, operations: bool) -> None:
         self.previous, self.decide = previous, decide
-        self.made: list[Value] = []  # all values, in the order in which they got their first name
+        self.made: list[Value] = []  # all values, in the order of their first names
         self.by_number: dict[int, Value] = {}
         self.parameters = Parameters()
         self.notes: dict[Note, None] = {}
-        self.operations = operations  # do operations have names too?
+        self.operations = operations  # do unnamed operations get names too?
         self.seen: dict[str, None] = {}  # names of the program that were not selected
-        self.renewed: set[Value] = set()  # values with a new version from the statement that is being read
-        self.plains = 0  # how many plain numbers were read so far
-        self.latest: Slot = ()  # the last bound values
+        self.renewed: set[Value] = set()  # values to which the current statement has written
+        self.plains = 0  # the number of plain numbers read so far
+        self.latest: Slot = ()  # the values that the latest statement has bound
 
     def value(self, number: int, names: ScopeNames, site: Site, previous: Value | None = None) -> Value:
-        """The value of a captured tensor. It is made when the tensor's number is first read."""
+        """Return the value of a captured tensor. It is created when the tensor's number is first read."""
         known = self.by_number.get(number)
         if known is None:
             before = self.previous.get(number)
@@ -58,7 +58,7 @@ class Naming:
     # Methods for the values that a statement binds.
 
     def bind(self, names: ScopeNames, local: str, code: Code, site: Site, own: str = "") -> None:
-        """A local is bound to the value of a code."""
+        """Record that a statement has bound a local to the value with this code."""
         if isinstance(code, tuple):
             self._bound(names, local, code, site, own)
         elif code >= 0:
@@ -75,7 +75,7 @@ class Naming:
             names.passed_over[local] = code == DIFFERENTIATED
         else:
             assert code in (CARRIED, FILLED)
-            carry(names, local, code == FILLED, site)  # the statement may mention the name's previous value
+            carry(names, local, code == FILLED, site)  # the statement may mention the name's old value
             names.slots.pop(local + own, None)
             names.items.pop(local + own, None)
             names.passed_over[local] = False
@@ -85,7 +85,7 @@ class Naming:
         if held and len(held) == len(found) and all(map(_is_same, held, found)):
             self.plains += sum(code < 0 for _, code in found)
             self._explain(held, names, site)
-            return  # the name holds this object already: it keeps its count
+            return  # the name already holds this object, so its count stays the same
         slot = self.latest = tuple(
             [(leaf, self.value(code, names, site) if code >= 0 else self._plain(names, site)) for leaf, code in found]
         )
@@ -93,19 +93,19 @@ class Naming:
         names.bind(local, own, slot)
 
     def _plain(self, names: ScopeNames, site: Site) -> Value:
-        # Each binding of a number or None makes a new value.
+        # Return a new value for a number or None. Each binding creates one, even of the same number.
         value = Value(None, names.id, site, plain_at=self.plains)
         self.plains += 1
         self.made.append(value)
         return value
 
     def _explain(self, slot: Slot, names: ScopeNames, site: Site) -> None:
-        # For each value that this statement made, note the expression and the values it mentions, at the versions
-        # before the statement.
+        # For each value that this statement has created, store its expression and the values that the expression
+        # mentions, at the versions that they had before the statement.
         if site is not NO_SITE and site is not RETURNED:
             for leaf, value in slot:
                 if value.scope is not names.id and _came_to_a_callee(value, names.id):
-                    value.scope, value.site = names.id, site  # this statement made the value
+                    value.scope, value.site = names.id, site  # the statement that created the value
                 if value.site is site and value.scope is names.id and not value.is_explained:
                     value.is_explained = True
                     origin = site.origin.at(leaf) if leaf else site.origin
@@ -120,7 +120,7 @@ class Naming:
             self.renewed.clear()
 
     def replaced(self, marks: Marks) -> None:
-        """The last bound values are replacements, or have a replaced gradient."""
+        """Mark the values of the latest statement: they are replacements, or their gradients are replaced."""
         held = dict(self.latest)
         for leaf, original_at, is_gradient in marks:
             held[leaf].original_at, held[leaf].replaced_grad = original_at, is_gradient
@@ -128,9 +128,9 @@ class Naming:
     # Methods for the other effects of a statement.
 
     def changed(self, names: ScopeNames, key: str, found: Leaves, by: ScopeNames, site: Site) -> None:
-        """A statement of the scope ``by`` has changed the contents of the container that a name holds.
+        """Record that a statement of the scope ``by`` has changed the contents of the container that a name holds.
 
-        This gives no name to the contents. A new item that was not captured before counts as computed from the values
+        The new contents get no names from this. An item that was not captured before counts as computed from the values
         that the statement mentions.
         """
         held = names.slots.get(key)
@@ -140,24 +140,24 @@ class Naming:
         is_known = len(known) == len(found)
         if any(_came_to_a_callee(value, names.id) for _, value in known):
             is_known = False
-            names.filled.add(key)  # all its mentions are known only when the statement is over
+            names.filled.add(key)  # add its mentions when the statement is over
         put_in(names, key, by, site, is_known=is_known)
         names.items[key] = known
 
     def filled(self, names: ScopeNames, site: Site) -> None:
-        """A call in the statement has put values into containers of this scope, and the statement is over. Note the
-        values that the statement mentions.
+        """Add the values that a statement mentions to the containers that a call in this statement has filled. The
+        statement is over now.
         """
         for key in names.filled:
             put_in(names, key, names, site, is_known=False)
         names.filled.clear()
 
     def latest_of(self, value: Value, pairs: Mapping[int, int]) -> Value:
-        """The version of a value after a write; ``pairs`` are the numbers before and after it."""
+        """Return the version of a value after a write. ``pairs`` maps numbers before the write to numbers after it."""
         return self.by_number.get(pairs.get(-1 if value.number is None else value.number, -1), value)
 
     def renew(self, live: ScopeNames, key: str, pairs: Mapping[int, int], names: ScopeNames, site: Site) -> None:
-        """The tensor that a live name holds was written to. The name now names the new version."""
+        """Record that the tensor of a live name was written to. The name now refers to the new version."""
         local = key.partition(OWN)[0]
         slot, renewed = [], []
         for leaf, value in live.slots[key]:
@@ -174,7 +174,9 @@ class Naming:
         live.bind(local, key.removeprefix(local), tuple(slot), tuple(renewed))
 
     def mentioned(self, names: ScopeNames, found: Leaves) -> None:
-        """A module that the statement called has returned. The statement mentions the module's return value."""
+        """Record that a module called by the running statement has returned. The statement now mentions the module's
+        return value.
+        """
         for leaf, number in found:
             value = self.by_number.get(number)
             above, local, _, _ = value.names[-1] if value is not None and value.names else (None, "", 0, "")
@@ -182,7 +184,7 @@ class Naming:
                 names.returned.append((f"{partition(above.path, '.')[-1]}()", ((leaf, value),)))
 
     def done(self, names: ScopeNames, site: Site) -> None:
-        """A statement that binds nothing is over."""
+        """Record that a statement without a binding is over."""
         for name in fill(names, site):
             self.notes[Note("passes_on_many", {"name": repr(name), "most": str(MOST)})] = None
         names.returned.clear()
@@ -190,10 +192,11 @@ class Naming:
         self.renewed.clear()
 
     def returns(self, names: ScopeNames, code: Code, keeps: bool, since: int = 0) -> None:
-        """A module has returned. Only its return value has the module's name, not that of its forward.
+        """Record that a module has returned. The module's name belongs to its return value, even if a hook has changed
+        it.
 
-        The two differ if a hook returned something else. The forward's return value gets another name if it is kept.
-        ``since`` is the number of return values from earlier calls.
+        If the forward returned something else, that value gets another name, provided that ``keeps`` is true. ``since``
+        is the number of return values from earlier calls.
         """
         held, counts = names.slots.get("return"), names.id.counts
         found = code if isinstance(code, tuple) else (("", code),)
@@ -224,7 +227,7 @@ class Naming:
         self.parameters.add(path, number, value)
 
     def absent(self, path: str, status: GradStatus, why: Reason, local: str) -> None:
-        """Add a selected value that does not exist, such as the return value of a module that did not run."""
+        """Add a selected value that does not exist, for example the return value of a module that did not run."""
         scope = ScopeId(None, path, 0)
         value = Value(None, scope, NO_SITE, absent=(status, why))
         value.names.append((scope, local, 0, ""))
@@ -233,7 +236,8 @@ class Naming:
     def output(
         self, root: ScopeId | None, local: str, leaf: str, number: int, is_known: bool, site: Site, names: ScopeNames
     ) -> Value:
-        """The value of an output, which always has an entry. If it has no name yet, it gets this local of the root.
+        """Return the value of an output, which always has an entry. If the value has no name, this local of the root
+        becomes its name.
 
         Without a root, ``local`` is the whole name.
         """
@@ -243,8 +247,8 @@ class Naming:
         return value
 
     def unnamed(self, root: ScopeId, found: Sequence[tuple[str, int, int]]) -> None:
-        """Give names to values that were read without one. ``found`` has the name, the number of the capture, and how
-        many values were made before it.
+        """Give names to values that the program read without a name. For each value, ``found`` has the name, the number
+        of its capture, and the number of values before it.
         """
         held = [value for value in self.made if value.number is not None]
         for name, number, before in found:
@@ -255,15 +259,15 @@ class Naming:
             self.made.insert(at, value)
 
     def drop(self, gone: set[Value]) -> None:
-        """Forget values that were made in a run that does not count."""
+        """Forget values that were created in a run whose result is not used."""
         for value in gone:
             value.names.clear()
         self.made[:] = [value for value in self.made if value not in gone]
 
 
 def _came_to_a_callee(value: Value, scope: ScopeId) -> bool:
-    # Was the value first seen as an argument of a function that runs for a statement of this scope? Then something in
-    # between made it, such as a library that computes a value and passes it to a function of the program.
+    # Was the value first seen as an argument of a function that runs for a statement of this scope? Then code in
+    # between created it: for example, a library computed it and passed it to a function of the program.
     if value.number is None or not value.site.is_head:
         return False
     above = value.scope.parent
@@ -273,6 +277,6 @@ def _came_to_a_callee(value: Value, scope: ScopeId) -> bool:
 
 
 def _is_same(held: tuple[str, Value], found: tuple[str, int]) -> bool:
-    # Does a name already hold this object, at this version?
+    # Does a name already hold this object, in the same version?
     (before, value), (leaf, code) = held, found
     return before == leaf and (value.number == code if code >= 0 else code == SAME_PLAIN and value.number is None)

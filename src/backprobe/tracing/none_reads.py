@@ -1,4 +1,6 @@
-"""Watches a program's reads of the gradients that its tensors keep, to find those that read None and use it."""
+"""Observes where a program reads ``.grad`` of a tensor, to find reads that give None although the program uses the
+gradient.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,13 @@ from backprobe.source.none_checks import MayBeNone, checks
 from backprobe.source.user_code import package
 
 INPUTS = "inputs"
-"""The name of the second parameter of a function that differentiates."""
+"""The name of the second parameter of functions such as ``grad``."""
 
 
 def look(kept: KeptGradients, frame: FrameType, found: MayBeNone) -> None:
-    """Note the read if the program is about to read None here, and does not test for None.
+    """Record a read of ``.grad`` that is about to give None, unless the program tests for None here.
 
-    The gradient may be that of an item of a tensor, which is a new tensor each time.
+    The gradient may be read from an item of a tensor. Such an item is a new tensor in each read.
     """
     read = found.node
     assert isinstance(read, ast.Attribute)
@@ -40,7 +42,7 @@ def look(kept: KeptGradients, frame: FrameType, found: MayBeNone) -> None:
 
 
 def look_at_clearing(kept: KeptGradients, frame: FrameType, call: ast.expr | None) -> None:
-    """Note a call by which the program clears gradients."""
+    """Record the line of a call by which the program clears gradients."""
     match call:
         case ast.Call(func=ast.Attribute(value=node)) if (owner := value_in(frame, node)) is not UNKNOWN:
             kept.clears(owner, line_of(frame, call))
@@ -51,7 +53,7 @@ def line_of(frame: FrameType, node: ast.expr) -> Source:
 
 
 def _is_asked_inside(frame: FrameType, read: MayBeNone) -> bool:
-    # Does the program's function to which the gradient is passed test whether it is None?
+    # The gradient is passed to a function of the program. Does that function test whether the gradient is None?
     function = None if read.given_to is None else value_in(frame, read.given_to.func)
     plain = plain_function(function)
     if plain is None or package(plain.__code__.co_filename) is not None:
@@ -70,7 +72,8 @@ def _definition(code: CodeType) -> ast.AST | None:
 
 
 def texts_of_inputs(call: ast.Call) -> Sequence[str]:
-    """The texts of the inputs of a call that takes gradients; none if the call does not list them.
+    """Return the source text of each input in a call of a function such as ``grad``; empty if the call does not list
+    them.
 
     >>> def texts(text):
     ...     return texts_of_inputs(ast.parse(text).body[0].value)
@@ -86,7 +89,7 @@ def texts_of_inputs(call: ast.Call) -> Sequence[str]:
 
 
 class Returning:
-    """Waits for the result of a function that may return None in place of some gradients."""
+    """Receives the result of a function that may return None instead of some gradients."""
 
     def __init__(self, kept: KeptGradients, caller: FrameType, call: ast.Call) -> None:
         self.kept, self.texts = kept, texts_of_inputs(call)
@@ -97,6 +100,6 @@ class Returning:
     def raised(self, error: BaseException) -> None: ...
 
     def left(self, frame: FrameType, value: Any) -> bool:
-        if value is not None:  # None after an error
+        if value is not None:  # the value is None if the function raised
             self.kept.gave(frame, value, self.texts, self.at)
         return True

@@ -16,9 +16,9 @@ NO_WEIGHTS = Reason("no_attention_weights", {"kind": "None"})
 
 
 def why_none(name: str, source: Source | None, is_computed: bool) -> Reason:
-    """The reason for an entry with this name, which the line at ``source`` has bound to None.
+    """Return the reason why the value with this name is None. The line at ``source`` has bound it.
 
-    ``is_computed`` says whether that line reads any name. The default value of an argument reads none.
+    ``is_computed`` says whether that line reads any name. It is False for the default value of an argument.
     """
     local = split(name)[1] or name
     is_refused = source is not None and "need_weights=False" in source.statement

@@ -1,6 +1,5 @@
-"""A plan is what one selection implies for programs before they run. It is made once, and lives with the selection.
-
-It holds names, decisions, types, code, and copies of functions of imported modules, but no part of a model.
+"""A plan holds what one selection decides before programs run. It is created once, and exists as long as the
+selection.
 """
 
 from __future__ import annotations
@@ -20,17 +19,19 @@ MOST_KNOWN = 4096
 
 
 class Plan:
-    """The decisions for one selection, cached by their subject. Modules are identified by their paths, as written."""
+    """The decisions for one selection, each computed once and then stored. Modules are identified by their paths in the
+    model.
+    """
 
     def __init__(self, selection: Selection) -> None:
         self.selection = selection
         self.kinds: dict[Any, ScopeKind] = {}
-        self.schemas: list[Any] = []  # the last used first: see ``backprobe.tracing.schema``
-        self.followed: dict[Any, tuple[Known, Known, dict[Any, Any]]] = {}  # see ``codes``
-        self.chosen: dict[Any, Any] = {}  # a backend's cache, by shape of a model
-        # the paths of the parameters of the last model, their numbers, and the events that name them
+        self.schemas: list[Any] = []  # the most recently used first: see ``tracing.schema``
+        self.followed: dict[Any, tuple[Known, Known, dict[Any, Any]]] = {}  # by tape and package: see ``codes``
+        self.chosen: dict[Any, Any] = {}  # cached by the backend, for each shape of a model
+        # For the last model: the paths of its parameters, their numbers, and the events that name them.
         self.parameters: tuple[Sequence[str], Sequence[int], Sequence[Any]] | None = None
-        self.bare: dict[type, set[type]] = {}  # by class of tape: types that are neither its tensors nor containers
+        self.bare: dict[type, set[type]] = {}  # by class of tape: types of values that hold no tensor
         self.copies = Copies()
         self.wants_output = Decisions(lambda path: selection.wants_return(quote_path(path)))
         self.wants_locals = Decisions(self._decide_locals)
@@ -49,27 +50,28 @@ class Plan:
         return self.selection.wants_locals(scope) or self.selection.wants_calls(scope)
 
     def kind(self, path: str, above: str, file: str, sites: Sequence[Site]) -> ScopeKind:
-        """The kind of a scope: ``above`` is the path of the caller, without counts, or empty for a module."""
+        """Return the kind of a scope. ``above`` is the caller's path without counts; for a module it is empty."""
         key = above, path, file, id(sites)
         found = self.kinds.get(key)
         if found is None:
-            if len(self.kinds) > MOST_KINDS:  # a program may create functions without end
+            if len(self.kinds) > MOST_KINDS:  # a program may create functions in an endless loop
                 self.kinds.clear()
             stripped = above + path if path.startswith("/") else strip(path)
             found = self.kinds[key] = ScopeKind(self.selection, path, stripped, file, sites)
         return found
 
     def bare_types(self, tape: type) -> set[type]:
-        """The types that a tape has found to be neither tensors nor containers."""
+        """Return the types that a tape has found to be neither tensors nor containers."""
         return self.bare.setdefault(tape, {*HOLD_NOTHING})
 
     def codes(self, tape: type, home: str | None) -> tuple[Known, Known, dict[Any, Any]]:
-        """For programs in the package ``home``: code that is not followed, code that is followed, and known calls.
+        """Return the code that is not followed, the code that is followed, and known calls, for programs in the package
+        ``home``.
 
-        The last are facts about calls that are not followed: see ``Scope``.
+        Known calls are facts about calls that are not followed: see ``Recorder.known_calls``.
         """
         foreign, own, calls = found = self.followed.setdefault((tape, home), ({}, {}, {}))
-        if len(foreign) + len(own) > MOST_KNOWN:  # a program may create functions without end
+        if len(foreign) + len(own) > MOST_KNOWN:  # a program may create functions in an endless loop
             foreign.clear()
             own.clear()
             calls.clear()

@@ -11,13 +11,13 @@ from backprobe.tracing.values import NamedAs, ScopeId, Value
 
 
 def full(name: NamedAs) -> str:
-    """The full name, with all counts written."""
+    """Return the full name, in which all counts are written."""
     scope, local, count, leaf = name
     return local if scope is None else f"{scope.full}:{local}#{count}{leaf}"
 
 
 def names_of(reader: Reader, values: Sequence[Value]) -> EntryNames:
-    """The names of these values, whose full names are known."""
+    """Return the names of these values. Their full names must already be known."""
     printer = _Printer(reader, values)
     positions: dict[str, int] = {}
     printed: dict[str, str] = {}
@@ -31,7 +31,8 @@ def names_of(reader: Reader, values: Sequence[Value]) -> EntryNames:
 
 
 def _outermost_first(fulls: Sequence[str], printed: Sequence[str]) -> list[str]:
-    # The printed names of a value, outermost scopes first: a caller's ``z`` comes before its callee's ``/func:z``.
+    # Return the printed names of a value. Names in outer scopes come first: the caller's ``z`` before ``/func:z``, the
+    # name in the called function.
     depths = [name.count("/") for name in fulls]
     return list(dict.fromkeys(own for _, own in sorted(zip(depths, printed, strict=True), key=itemgetter(0))))
 
@@ -53,6 +54,6 @@ class _Printer:
             place = self.scopes[scope] = scope.printed(self.reader.entered)
         counted = f"{local}#{count}" if scope.counts.get(local, 1) > 1 else local
         if place and local == "return" and not leaf and "#" not in counted and not place.startswith("/"):
-            return place  # a scope without a local stands for its return value
+            return place  # the scope alone means its return value
         bare = counted + leaf
         return f"{place}:{bare}" if place or bare in self.paths else bare

@@ -1,8 +1,9 @@
-"""The origin of values according to the source: which values a statement mentions, calls for, or gets indirectly.
+"""Finds the values from which a statement computes its result: those that it mentions, and those that it gets
+indirectly.
 
 A tensor may be computed from a name that holds no tensor, such as a NumPy array, a filled list or a text. Then it has
-no inputs of its own, but it depends on the values from which that name was computed. Only names are followed, inside a
-function and out of it by its return value.
+no inputs of its own, but it depends on the values from which that name was computed. Only names inside a function and
+its return value are followed.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ from backprobe.tracing.values import NO_SITE, RETURNED, Carried, ScopeId, ScopeN
 
 FILLED = (list, dict, set, deque, defaultdict)
 FILLING = ("append", "appendleft", "extend", "insert", "add", "update", "setdefault", "put", "push")
-"""Methods that put something into a container. They are recognized even if its creation was not observed."""
-MOST = 64  # the most values that one name passes on, since a long loop may fill a list with very many
+"""Methods that put something into an object. The object counts as a container even if its creation was not observed."""
+MOST = 64  # the most values that one name passes on, because a long loop may fill a list with very many
 
 
 class Parameters:
-    """The captured parameters of a model, by module."""
+    """The captured parameters of a model, sorted by module."""
 
     def __init__(self) -> None:
         self.named: list[tuple[str, int]] = []
-        self.slots: dict[str, Slot] = {}  # by path
-        self.placed = 0  # how many are sorted by module so far; the rest is sorted on demand
+        self.slots: dict[str, Slot] = {}  # by path of the parameter
+        self.placed = 0  # how many parameters are sorted by module so far; others are sorted on demand
         self.by_module: dict[str, list[int]] = {}
 
     def add(self, path: str, number: int, value: Value) -> None:
@@ -36,7 +37,9 @@ class Parameters:
         self.slots[path] = (("", value),)
 
     def of(self, scope: ScopeId, name: str) -> Slot:
-        """The parameter that ``self.weight`` means in the code of a module; empty if it is not a parameter."""
+        """Return the parameter that a name such as ``self.weight`` means in the code of a module; empty if it means no
+        parameter.
+        """
         owner, _, attribute = name.partition(".")
         module = scope.stripped.partition("/")[0]
         return self.slots.get(f"{module}.{attribute}" if module else attribute, ()) if owner == "self" else ()
@@ -44,7 +47,7 @@ class Parameters:
     def inside(self, module: str) -> Sequence[int]:
         for path, number in self.named[self.placed :]:
             segments = partition(path, ".")
-            for length in range(len(segments)):  # the model itself is ""
+            for length in range(len(segments)):  # the model itself has the path ""
                 self.by_module.setdefault(".".join(segments[:length]), []).append(number)
         self.placed = len(self.named)
         return self.by_module.get(module, ())
@@ -54,9 +57,10 @@ class Parameters:
 
 
 def mentions(parameters: Parameters, names: ScopeNames, site: Site) -> tuple[Sequence[int], bool]:
-    """The captures that a statement mentions, and whether a value that was not selected is differentiated.
+    """Return the captures that a statement mentions. The second result: does it mention a differentiated value that was
+    not selected?
 
-    For the return value of a module no statement is known. Its parameters count as mentioned.
+    The statement that computes a module's return value is unknown, so all parameters of the module count as mentioned.
     """
     scope = names.id
     if site is RETURNED or (site is NO_SITE and scope.path and scope.parent is None):
@@ -67,14 +71,15 @@ def mentions(parameters: Parameters, names: ScopeNames, site: Site) -> tuple[Seq
 
 
 def seen(names: ScopeNames, reads: Sequence[str]) -> list[tuple[str, Slot]]:
-    """Those names read by an expression that hold values, each with its values."""
+    """Return the names that hold values, among those that an expression reads, each with its values."""
     return [(name, held) for name in reads if (held := names.sees(name)) is not None]
 
 
 def explain(value: Value, origin: Origin, names: ScopeNames, parameters: Parameters, renewed: Container[Value]) -> None:
-    """Note the expression that computes a value, and the values that it mentions.
+    """Store the expression that computes a value, and the values that it mentions.
 
-    For a value in ``renewed``, the expression has read the version before it.
+    If the value is in ``renewed``, the statement has written to it. The expression then mentions its version before the
+    write.
     """
     value.expression = origin.expression
     if names.calls:
@@ -82,7 +87,7 @@ def explain(value: Value, origin: Origin, names: ScopeNames, parameters: Paramet
     if names.carried:
         value.passages = through(names, origin.reads)
     mentioned = seen(names, origin.reads) if origin.reads else []
-    # a new item of a concatenated list is not computed from the list's other items
+    # If lists are concatenated, a new item is not computed from the other items of these lists.
     if origin.joined and not origin.expression:
         mentioned = [(name, held) for name, held in mentioned if name not in origin.joined or not _is_container(held)]
     if parameters.slots:
@@ -102,10 +107,10 @@ def _is_container(held: Slot) -> bool:
 
 
 def explain_returned(value: Value, names: ScopeNames, site: Site) -> None:
-    """Note the values that a statement mentions if it binds the result of a call, since the call may cut them off.
+    """Store the values that a statement mentions if it binds the result of a call, because the call may cut the graph.
 
-    For a function this is rarely needed, because its own lines explain its result. In a module, an argument has another
-    name and no line.
+    For a function this is rarely needed, because the lines of the function explain the result. In a module, the
+    argument has another name, and the module's lines are not recorded.
     """
     is_modules = value.scope.parent is None
     if is_modules or may_cut(site.origin.expression) or not (value.reads or value.passages):
@@ -122,7 +127,9 @@ def explain_returned(value: Value, names: ScopeNames, site: Site) -> None:
 
 
 def explain_written(value: Value, names: ScopeNames, site: Site, local: str, before: Value) -> None:
-    """Note the values that a statement mentions if it writes in place. The value before the write is one of them."""
+    """Store the values that a statement mentions if it writes in place. The value before the write is also
+    mentioned.
+    """
     held = [
         (local, Carried(name + leaf, one, names.id, site))
         for name, slot in seen(names, site.reads)
@@ -138,7 +145,9 @@ def explain_written(value: Value, names: ScopeNames, site: Site, local: str, bef
 
 
 def carry(names: ScopeNames, local: str, is_container: bool, site: Site) -> None:
-    """A statement has bound a local to an object without tensors, perhaps to a container that will be filled."""
+    """Record that a statement has bound a local to an object without tensors. The object may be a container that will
+    be filled.
+    """
     found = _mentioned(names, site)
     if found or is_container:
         names.carried[local] = found
@@ -147,9 +156,10 @@ def carry(names: ScopeNames, local: str, is_container: bool, site: Site) -> None
 
 
 def fill(names: ScopeNames, site: Site) -> list[str]:
-    """A statement that binds nothing may have put one of the values that it mentions into a container that it mentions.
+    """Record a statement that binds nothing. It may have put a value that it mentions into a container that it
+    mentions.
 
-    Returns the names of containers with too many values to follow any more.
+    Returns the names of containers that have become too large to be followed.
     """
     full = []
     filled = [*_filled(site.reads), *(name for name in site.reads if name in names.carried)]
@@ -164,7 +174,9 @@ def fill(names: ScopeNames, site: Site) -> list[str]:
 
 
 def put_in(names: ScopeNames, key: str, by: ScopeNames, site: Site, *, is_known: bool) -> None:
-    """A statement has changed the contents of a container of tensors, and may have put values without a name in it."""
+    """Record that a statement has changed the contents of a container of tensors. Some new contents may have no
+    name.
+    """
     if is_known:
         names.carried.pop(key, None)
         return
@@ -175,12 +187,12 @@ def put_in(names: ScopeNames, key: str, by: ScopeNames, site: Site, *, is_known:
 
 @lru_cache(4096)
 def _filled(reads: Sequence[str]) -> tuple[str, ...]:
-    # The names of objects into which a statement puts something by a method.
+    # Return the names of objects into which a statement puts something by a method such as ``append``.
     return tuple(name for name in reads if any(f"{name}.{method}" in reads for method in FILLING))
 
 
 def hand_over(names: ScopeNames) -> None:
-    """A called function is over. The statement that called it mentions its return value."""
+    """Record that a called function is over. The statement that called it now mentions the function's return value."""
     caller, called = names.parent, f"{names.id.path[1:]}()"
     if caller is not None and "return" in names.slots:
         caller.returned.append((called, names.slots["return"]))
@@ -192,7 +204,9 @@ def hand_over(names: ScopeNames) -> None:
 
 
 def through(names: ScopeNames, reads: Sequence[str]) -> list[tuple[str, Carried]]:
-    """The values that flow indirectly into an expression that mentions these names, through names without tensors."""
+    """Return the values that flow indirectly into an expression that mentions these names. They flow through names that
+    hold no tensor.
+    """
     called = [name for name in names.carried if name.endswith("()")]
     mentioned = [name for name in reads if name in names.carried and (name not in names.slots or name in names.items)]
     found = [(name, one) for name in (*mentioned, *called) for one in names.carried[name]]
@@ -203,7 +217,7 @@ def through(names: ScopeNames, reads: Sequence[str]) -> list[tuple[str, Carried]
 
 def _mentioned(names: ScopeNames, site: Site, but: str = "") -> tuple[Carried, ...]:
     carried = [one for name, one in through(names, site.reads) if name != but]
-    known = {id(one.value) for one in carried}  # a called function's return has already recorded these
+    known = {id(one.value) for one in carried}  # a called function has already listed these values
     held = [
         Carried(name + leaf, value, names.id, site)
         for name, slot in seen(names, site.reads)

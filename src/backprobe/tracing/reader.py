@@ -21,7 +21,9 @@ from backprobe.tracing.versions import By, Versions
 
 
 class Reader:
-    """Reads one log. It continues where it stopped, so a log can be read before it is complete."""
+    """Reads one log. Each call of ``read`` continues where the last one stopped, so a log can be read while it
+    grows.
+    """
 
     def __init__(self, tape: Tape, selection: Selection, log: Log, versions: Versions) -> None:
         self.log, self.versions = log, versions
@@ -29,13 +31,13 @@ class Reader:
         self.naming = Naming(versions.previous, self._decide, operations=selection.asks_operations)
         root = ScopeId(None, "", 0)
         self.root = ScopeNames(root)
-        self.scopes = [self.root]  # by number
-        self.sites: list[Sequence[Site]] = [()]  # of each scope
+        self.scopes = [self.root]  # the index is the number of the scope
+        self.sites: list[Sequence[Site]] = [()]  # the sites of each scope, by its number
         self.live: dict[ScopeNames, None] = {}
-        self.entered: dict[str, int] = {}  # how often each module was entered
+        self.entered: dict[str, int] = {}  # how often each module was entered, by path
         self.runs: defaultdict[tuple[str, str, range], int] = defaultdict(int)  # how often each function was entered
-        self.finished: dict[str, list[ScopeNames]] = {}  # forwards that have ended, but not yet their modules
-        # by number of the capture: the statement that wrote to the tensor unobserved
+        self.finished: dict[str, list[ScopeNames]] = {}  # forwards that have ended before their modules have
+        # By number of a capture: the statement that wrote to the captured tensor without being observed.
         self.writers: dict[int, tuple[ScopeId, Site]] = {}
         self.last: tuple[ScopeId, Site] | None = None
         self.returned = 0  # how often the model itself has returned
@@ -55,7 +57,8 @@ class Reader:
                 WORDS[word](self, scope, said)
 
     def _decide(self, value: Value) -> None:
-        # If a new value has no history, find out why. Only now is it known from which values it was computed.
+        # If a new value has no history, find out why. This is only possible now, because it was unknown from which
+        # values it was computed.
         assert value.number is not None
         assert value.around is not None
         value.capture = self.versions.captures[value.number]
@@ -63,9 +66,10 @@ class Reader:
             self.versions.decide(self.writes, value.number, value.around)
 
     def around(self, by: By, at: int | Site) -> Around:
-        """The captures that a statement mentions, and whether it mentions a differentiated value that is not selected.
+        """Return the captures that a statement mentions. The second result: does it mention a differentiated value that
+        was not selected?
 
-        The log has been read up to this statement.
+        The log must have been read up to this statement.
         """
         if isinstance(by, ScopeKind):
             numbers, unrecorded = self.naming.parameters.inside(by.stripped), False
@@ -154,13 +158,13 @@ class Reader:
         self.live[names] = None
 
     def _stands(self, names: ScopeNames, kind: ScopeKind) -> None:
-        # Note the lines of the scope's function, and count its runs.
+        # Store the lines of the scope's function, and count how often it ran.
         names.lines, names.own = kind.lines, kind.own
         self.runs[_function(names)] += 1
 
     def _enclosing(self, caller: ScopeNames, kind: ScopeKind) -> ScopeNames | None:
-        # The running function in which another function is defined. None if it has run more than once, because the
-        # closure may come from an earlier run.
+        # Return the running function in which another function is defined. If it has run more than once, return None,
+        # because the closure may come from an earlier run.
         running: ScopeNames | None = caller
         while running is not None:
             if running.id.file == kind.file and _holds(running.lines, kind.lines):
@@ -179,7 +183,7 @@ class Reader:
         return ScopeNames(scope, caller, self.log.transcripts.get(self.at - 3, ()))
 
     def _again(self, scope: int, names: ScopeNames) -> None:
-        # In the log of a recomputation: the scope that called the recomputed part.
+        # Add the scope that called the recomputed part, in the log of a recomputation.
         own = ScopeId(names.id.parent, names.id.path, names.id.count, names.id.file)
         self._add(ScopeNames(own, names.parent), ())
 
@@ -206,7 +210,7 @@ class Reader:
         self.naming.parameter(*said, self.root)
 
     def _absent(self, scope: int, said: Any) -> None:
-        if said[-1] != "return" or not self.finished.get(said[0]):  # otherwise its forward ran, called directly
+        if said[-1] != "return" or not self.finished.get(said[0]):  # otherwise the program called its forward directly
             self.naming.absent(*said)
 
     # Methods that read reports about outputs.
@@ -234,7 +238,9 @@ class Reader:
             explain(value, site.origin.at(path), self.at_return, self.naming.parameters, self.naming.renewed)
 
     def held_at(self, number: int, site: Site, file: str) -> None:
-        """A tensor without a name appears in a line of a file. Note the values that the line mentions."""
+        """Name a tensor that is used without a name in a line of a file, and store the values that the line
+        mentions.
+        """
         running = (names for names in reversed(list(self.live)) if names.id.file == file)
         names = next(running, None) or ScopeNames(ScopeId(None, "", 0, file))  # a block around a model has no scope
         is_known = number in self.naming.by_number
@@ -242,7 +248,9 @@ class Reader:
         explain(value, site.origin, names, self.naming.parameters, self.naming.renewed)
 
     def hold_unnamed(self, unnamed: Callable[[Sequence[Any]], Sequence[tuple[str, Any, int]]]) -> None:
-        """Differentiated values that were read without a name get the framework's name for them."""
+        """Give names to differentiated values that the program read without a name. The names are the
+        framework's own.
+        """
         numbers = [value.number for value in self.naming.made if value.number is not None]
         found = unnamed([self.versions.captures[number] for number in numbers])
         self.naming.unnamed(
@@ -290,7 +298,7 @@ class Reader:
 
 
 def _function(names: ScopeNames) -> tuple[str, str, range]:
-    # A key for the function of a scope. The forwards of two modules have different keys, since they do not share
+    # Return a key for the function of a scope. Forwards of two modules have different keys, because they do not share
     # closures.
     return "" if names.parent is not None else names.id.path, names.id.file, names.lines
 

@@ -16,12 +16,12 @@ from backprobe.tracing.values import Transcript, Value
 
 
 class RecomputableTrace(Protocol):
-    """A trace of a program, parts of which may be recomputed."""
+    """A trace of a program, if parts of the program may be recomputed."""
 
     tape: Tape
 
     def apart(self, is_recording: bool) -> Self:
-        """A trace of the same program, for a part whose values already have names."""
+        """Return another trace of the same program, for a part whose values already have names."""
 
     def read(self) -> Reader: ...
 
@@ -32,7 +32,7 @@ T = TypeVar("T", bound=RecomputableTrace)
 
 
 class Repeats(Generic[T]):
-    """The recomputed parts of one program, with the names of values in their first runs."""
+    """The parts of one program that are recomputed, with the names that values got in the first run of each part."""
 
     def __init__(self, trace: T) -> None:
         tape = trace.tape
@@ -41,7 +41,7 @@ class Repeats(Generic[T]):
         self.again: dict[Hashable, tuple[T, Transcript]] = {}  # recomputations that are not over yet
 
     def now(self) -> T:
-        """The trace that receives the present reports."""
+        """Return the trace that currently receives the program's reports."""
         if self.recompute is None:
             return self.trace
         part = self.recompute.repeated()
@@ -54,9 +54,11 @@ class Repeats(Generic[T]):
         return self.again[part][0]
 
     def transcripts(self) -> Sequence[Transcript]:
-        """The transcripts that collect new names: that of a first run, that of a recomputation, or both.
+        """Return the transcripts to which new names are added now: that of a first run, that of a recomputation, or
+        both.
 
-        Both apply to an inner part while an outer one is recomputed, because the inner one will be recomputed again.
+        If checkpoints are nested, both are returned while the outer part is recomputed, because the inner part will be
+        recomputed again.
         """
         if self.recompute is None:
             return ()
@@ -66,10 +68,10 @@ class Repeats(Generic[T]):
         return found if part is None else [*found, self.first.setdefault(part, [])]
 
     def settle(self) -> None:
-        """The recomputations are over. The captures of the first run get the history of the recomputed ones."""
+        """End the recomputations. The captures of each first run get the history of the recomputed captures."""
         over, self.again = self.again, {}
         for trace in (self.trace, *(repeat for repeat, _ in over.values())) if over else ():
-            trace.read()  # parts may be nested
+            trace.read()  # recomputed parts may be nested
         for part, (repeat, transcript) in over.items():
             for value, again in _pairs(self.first.get(part, []), transcript):
                 captured = value.capture is not None and again.capture is not None
@@ -86,7 +88,7 @@ class Repeats(Generic[T]):
 
 
 def _pairs(first: Transcript, again: Transcript) -> list[tuple[Value, Value]]:
-    # Pairs of values with the same names in both runs; none if the runs differ.
+    # Return pairs of values that have the same names in both runs. If the runs differ, return nothing.
     if [(scope, local) for scope, local, _ in first] != [(scope, local) for scope, local, _ in again]:
         return []
     found = []

@@ -17,7 +17,7 @@ from backprobe.tracing.versions import Versions
 
 
 class ReplacingProgram(Protocol):
-    """The part of a trace that replacing needs."""
+    """The attributes and methods of a trace that this file needs."""
 
     tape: Tape
     selection: Selection
@@ -41,13 +41,13 @@ class ReplacedNames:
         self.trace, self.replacing = trace, replacing
 
     def replaceable(self, name: str, value: Any) -> Sequence[tuple[str, Any]]:
-        """The leaves of a value, if one of them may be replaced under this name, which has no counts; else nothing."""
+        """Return the leaves of a value if one of them may be replaced; otherwise nothing. ``name`` has no counts."""
         found = () if isinstance(value, NUMBERS) else self.trace.codes.leaves_or_itself(value)
         found = found or [("", value)]
         return found if self.replacing.concerns(name, found) else ()
 
     def next_name(self, scope: Scope, local: str, own: str, found: Sequence[tuple[str, Any]]) -> str | None:
-        """The full name that a local gets by this binding; None if the local already holds the same objects."""
+        """Return the full name that a local gets by this binding; None if the local already holds the same objects."""
         names = self.trace.names_of(scope)
         if self._holds(names.slots.get(local + own, ()), found):
             return None
@@ -64,7 +64,9 @@ class ReplacedNames:
         return bool(known) and all(known)
 
     def exchange(self, name: str, full: str, value: Any, found: Sequence[tuple[str, Any]]) -> tuple[Any, Marks]:
-        """The value with which the program continues. Replacing functions are not part of the program."""
+        """Return the value with which the program continues. Nothing is recorded meanwhile, because functions that
+        replace values are not part of the program.
+        """
         was_recording = self.trace.is_recording
         self.trace.record(False)
         try:
@@ -73,16 +75,16 @@ class ReplacedNames:
             self.trace.record(was_recording)
 
     def went_on(self, full: str, value: Any) -> None:
-        """The program has continued with the value now bound to this full name."""
+        """Called after the program has continued with an exchanged value, which is now bound to this full name."""
         self.replacing.went_on(full, self.trace.codes.leaves_or_itself(value))
 
     def parameter(self, path: str, tensor: Any) -> tuple[Any, Marks]:
-        """The tensor with which the program continues in place of a model's parameter."""
+        """Return the tensor with which the program continues instead of a parameter of a model."""
         found = self.replaceable(path, tensor)
         return self.exchange(path, path, tensor, found) if found else (tensor, ())
 
     def name_of_return(self, path: str, output: Any) -> str | None:
-        """The full name of a module's return value, if something in it may be replaced."""
+        """Return the full name of a module's return value, if something in it may be replaced; otherwise None."""
         kind = self.trace.plan.modules[path]
         if not self.replaceable(f"{kind.stripped}:return", output):
             return None
@@ -92,12 +94,12 @@ class ReplacedNames:
         return f"{scope}:return#0"
 
     def returned(self, path: str, output: Any, full: str) -> tuple[Any, Marks]:
-        """The value with which the caller of a module continues."""
+        """Return the value with which the caller of a module continues."""
         name = f"{self.trace.plan.modules[path].stripped}:return"
         return self.exchange(name, full, output, self.replaceable(name, output))
 
     def result(self, result: Any, root: Scope, *, of_module: bool) -> tuple[Any, Marks]:
-        """The value with which the program continues after a return from the model or function.
+        """Return the value with which the program continues after the model or function has returned.
 
         The return value of a function is exchanged here only if no statement has named it.
         """

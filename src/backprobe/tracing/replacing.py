@@ -26,15 +26,19 @@ ON = "the program goes on with it"
 BACK = "it flows on to what the value was computed from"
 
 Marks = tuple[tuple[str, int | None, bool], ...]
-"""For each replaced leaf of a bound value: the leaf, where the original is kept, and whether the gradient changes."""
+"""For each replaced leaf of a bound value: its path, the number under which the original is kept, and whether its
+gradient is replaced.
+"""
 
 
 class Instead(ABC):
-    """The ``replace`` argument of one of our own verbs, if it is more than a dict of names and replacements."""
+    """A value for the argument ``replace`` of backprobe's own verbs, which need more than a dict of names and
+    replacements.
+    """
 
     @abstractmethod
     def replacing(self, tape: Tape, *, in_function: bool) -> Replacing:
-        """The object that does the replacing in one run."""
+        """Return the object that replaces values in one run."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ class Part:
     index: tuple[Any, ...]
 
     @property
-    def __name__(self) -> str:  # for messages
+    def __name__(self) -> str:  # shown in messages
         return getattr(self.what, "__name__", None) or kind(self.what)
 
 
@@ -60,7 +64,7 @@ class Replacement:
     loose: Pattern
     """The pattern without counts."""
     index: tuple[Any, ...] | None = None
-    """The part of the value that is replaced, None for all of it."""
+    """The part of the value that is replaced; None if the whole value is replaced."""
 
     @classmethod
     def of(cls, text: str, what: Any, *, of_gradient: bool, in_function: bool) -> Replacement:
@@ -70,7 +74,7 @@ class Replacement:
 
     @property
     def is_exact(self) -> bool:
-        """Is the key a name, and not a pattern that may match several?"""
+        """Is the key a single name? Otherwise it is a pattern, which may match several names."""
         return self.pattern.scope is not None and "*" not in self.text
 
     @property
@@ -83,7 +87,9 @@ class Replacement:
         return f"{self.option}={{{self.text!r}: {shown}}}"
 
     def names(self, name: str) -> bool:
-        """Does the key match this name, which has no counts? Operations only match if the key asks for operations."""
+        """Does the key match this name, which has no counts? A key matches names of operations only if it asks for
+        operations.
+        """
         return self.loose.matches(name) and (self.loose.asks_operations or not is_operation(name))
 
 
@@ -96,18 +102,22 @@ class Replacing:
         self.asked, self.tape, self.replaces = asked, tape, tape
         self.matched: dict[Replacement, None] = {}
         self.passed_over: dict[Replacement, dict[str, str]] = {}
-        """Values that a pattern matches, but that are not floating tensors: their kinds, by name."""
+        """By replacement: values that its pattern matches but that are not floating-point tensors. Each name has the
+        value's kind.
+        """
         self.originals: list[Callable[[], Any]] = []
         self.failed: BackprobeError | None = None
         self.known: Container[int] = ()
         self.for_name = Decisions(lambda name: [one for one in asked if one.names(name)])
 
     def missed(self) -> list[Replacement]:
-        """The replacements whose names never occurred."""
+        """Return the replacements whose names have never occurred."""
         return [one for one in self.asked if one not in self.matched]
 
     def refuse_compiled(self, name: str) -> None:
-        """A compiled function is called. Raise Unsupported if a value inside it should be replaced."""
+        """Raise Unsupported if a value inside this compiled function should be replaced. The function is being
+        called.
+        """
         own = name.rpartition(".")[2]
         for one in self.asked:
             if own in partition(one.loose.scope or "", "/")[1:]:
@@ -126,11 +136,11 @@ class Replacing:
     def exchange(
         self, name: str, full: str, value: Any, found: Sequence[tuple[str, Any]], known: Container[int]
     ) -> tuple[Any, Marks]:
-        """The value with which the program continues, and which of its leaves were replaced.
+        """Return the value with which the program continues, and the leaves of it that were replaced.
 
-        ``name`` is the value's name without counts, ``full`` that with all counts, and ``found`` are its leaves.
-        ``known`` are the identities of the tensors that have names. Raises BadOption or Unsupported. The program may
-        catch this error, so it is raised again after the run.
+        ``name`` is the value's name without counts, ``full`` is the name with all counts, and ``found`` are the value's
+        leaves. ``known`` are the identities of the tensors that have names. Raises BadOption or Unsupported. The
+        program may catch this error, so it is raised again after the run.
         """
         self.known = known
         try:
@@ -161,13 +171,13 @@ class Replacing:
         return made, tuple([(leaf, at, leaf in changed) for leaf, at in kept.items()])
 
     def _kept(self, original: Any) -> int:
-        # Keep an original, and return its index among the originals.
+        # Keep an original value, and return its index in the list of originals.
         is_tensor = self.tape.is_tensor(original)
         self.originals.append(self.replaces.original_value(original) if is_tensor else partial(_itself, original))
         return len(self.originals) - 1
 
     def _shown(self, full: str) -> str:
-        # A name in the form in which a user asks for it.
+        # Return a name in the form in which a user would write it.
         name = strip(full)
         if self.in_function:
             return repr(name.removeprefix(":"))
@@ -175,14 +185,16 @@ class Replacing:
         return repr(scope if local == "return" and scope else name)
 
     def went_on(self, full: str, leaves: Sequence[tuple[str, Any]]) -> None:
-        """The program has continued with the value now bound to this full name, which has these leaves."""
+        """Called when the program has continued with a value, which is now bound to this full name. These are its
+        leaves.
+        """
 
     # Methods that select the leaves to replace.
 
     def _leaves(
         self, one: Replacement, name: str, full: str, value: Any, found: Sequence[tuple[str, Any]]
     ) -> list[str]:
-        # The leaves of a bound value to which a replacement applies.
+        # Return the leaves of a bound value to which a replacement applies.
         if self._is_meant(one, name, full):
             return self._only(one, full, value, found)
         named = [leaf for leaf, _ in found if leaf and self._is_meant(one, name + strip(leaf), full + leaf)]
@@ -201,11 +213,12 @@ class Replacing:
         return one.pattern.matches(full)
 
     def _only(self, one: Replacement, full: str, value: Any, found: Sequence[tuple[str, Any]]) -> list[str]:
-        # The only leaf that the name of the whole value can mean. Raises BadOption.
+        # Return the only leaf that can be meant if the key is the name of the whole value. Raises BadOption if there
+        # are several.
         floating = [leaf for leaf, item in found if self._is_floating(item)]
         if len(found) == 1 and not found[0][0]:
             return [""] if one.is_exact or self._is_for_pattern(one, full, value) else []
-        if len(floating) == 1 or isinstance(one.what, Mapping):  # another recording has an entry for each leaf
+        if len(floating) == 1 or isinstance(one.what, Mapping):  # a mapping has an entry for each leaf
             return floating
         if floating:
             names = [self._shown(full + leaf) for leaf in floating]
@@ -227,7 +240,7 @@ class Replacing:
         return [leaf for leaf, item in found if self._is_for_pattern(one, full + leaf, item)]
 
     def _is_for_pattern(self, one: Replacement, full: str, item: Any) -> bool:
-        # Is it a floating tensor? A pattern passes over other values, and these are noted.
+        # Is the item a floating-point tensor? A pattern ignores other values, and the ignored values are recorded.
         is_floating = self._is_floating(item)
         if not is_floating:
             self.passed_over.setdefault(one, {})[self._shown(full)] = kind(item)
@@ -237,7 +250,7 @@ class Replacing:
         return self.tape.is_tensor(item) and self.tape.is_floating(item)
 
     def _refuse_repeated(self, one: Replacement, full: str) -> None:
-        # Raise Unsupported for code that a checkpoint runs again in backward: there it would use its own value again.
+        # Raise Unsupported inside a checkpoint. Backward runs its code again, and would use the original value there.
         if self.replaces.runs_again():
             raise Unsupported(
                 f"{self._shown(full)} is inside a checkpoint, and cannot be replaced there",
@@ -250,7 +263,7 @@ class Replacing:
     # Methods that make the new value.
 
     def _instead(self, one: Replacement, full: str, original: Any) -> Any:
-        # The value with which the program continues. Raises BadOption.
+        # Return the value with which the program continues. Raises BadOption if the replacement does not fit.
         what = self._of_recording(one, full) if isinstance(one.what, Mapping) else one.what
         is_given = not callable(what)
         if not self.tape.is_tensor(original):
@@ -271,7 +284,7 @@ class Replacing:
         return self.replaces.instead(tensor, original, is_given or self.tape.identity(tensor) in self.known)
 
     def _number(self, one: Replacement, full: str, original: Any, new: Any) -> Any:
-        # A Python number in place of a Python number. Raises BadOption.
+        # Return a Python number that replaces a Python number. Raises BadOption if the replacement is not a number.
         if not isinstance(original, NUMBERS) or not isinstance(new, NUMBERS):
             raise BadOption(
                 f"{self._shown(full)} is {kind(original)}, and cannot be replaced by {kind(new)}",
@@ -282,7 +295,8 @@ class Replacing:
         return new
 
     def _of_recording(self, one: Replacement, full: str) -> Any:
-        # The value of the entry with this name in another recording. Raises BadOption.
+        # Return the value of the entry with this name in another recording. Raises BadOption if there is no such single
+        # value.
         try:
             return one.what[full].value
         except (UnknownName, AmbiguousName) as error:
@@ -300,7 +314,7 @@ class Replacing:
             raise
 
     def _refuse_unlike(self, one: Replacement, full: str, new: Any, original: Any) -> None:
-        # Raise BadOption if the shape, dtype or device differs.
+        # Raise BadOption if the replacement has another shape, dtype or device.
         before, after = self.tape.describe(original), self.tape.describe(new)
         for part in self.replaces.compared:
             own, other = getattr(before, part), getattr(after, part)
@@ -315,7 +329,7 @@ class Replacing:
                 )
 
     def _with_gradient(self, one: Replacement, full: str, tensor: Any) -> Any:
-        # The tensor with its gradient replaced. Raises BadOption.
+        # Return the tensor, whose gradient will be replaced. Raises BadOption if that is impossible.
         if not self._is_floating(tensor):
             raise BadOption(
                 f"{self._shown(full)} has no gradient to replace",
@@ -353,11 +367,13 @@ class ByName(Replacing):
         return name in self.plain or any(name + strip(leaf) in self.plain for leaf, _ in found if leaf)
 
     def refuse_compiled(self, name: str) -> None:
-        """Nothing is refused: the return value of a compiled function can be replaced."""
+        """Refuse nothing, because the return value of a compiled function can be replaced."""
 
 
 def refuse_missing_value(name: str, asked: str, error: UnknownName | AmbiguousName, instead: str) -> NoReturn:
-    """Raise BadOption: another recording has no value, or several values, with this name, which is in quotes."""
+    """Raise BadOption: the other recording has no value, or several values, with this name. ``name`` is already in
+    quotes.
+    """
     several = isinstance(error, AmbiguousName)
     raise BadOption(
         f"the other recording has {'several values' if several else 'no value'} named {name}",

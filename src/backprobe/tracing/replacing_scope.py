@@ -12,10 +12,10 @@ from backprobe.tracing.scope import Recorder, Scope
 
 
 class Replacer(Recorder, Protocol):
-    """The object to which the scopes of such a program report."""
+    """The object to which scopes report while values are replaced."""
 
     replaced: ReplacedNames | None
-    """None after the program has ended."""
+    """Finds the replacement for each name. None after the program has ended."""
 
 
 class ReplacingScope(Scope):
@@ -30,7 +30,9 @@ class ReplacingScope(Scope):
         return self._exchanged(at, value, own, lambda new: super(ReplacingScope, self).name(at, new, own))
 
     def wrote(self, at: int, value: Any) -> Any:
-        """``u += …`` keeps the tensor object. A replacement gets the name of the new version."""
+        """Called after ``u += …``, which keeps the tensor object but makes a new version. A replacement gets the new
+        version's name.
+        """
         local, recorder, replaced = self.locals[at], self.recorder, self.recorder.replaced
         if replaced is None or not recorder.is_recording:
             return super().wrote(at, value)
@@ -43,7 +45,7 @@ class ReplacingScope(Scope):
         self.written(value)
         new, marks = replaced.exchange(name, full, value, found)
         if marks:
-            self.forget(local)  # otherwise the write would use up that name
+            self.forget(local)  # otherwise the write would get this name
         self._settle(at)
         new = super().bind(at, new)
         replaced.went_on(full, new)
@@ -71,6 +73,6 @@ class ReplacingScope(Scope):
         return new
 
     def _is_modules_return(self, local: str) -> bool:
-        # Is this the return value of a module's forward? It is not replaced here: the value that the caller gets is
-        # replaced, after the module's own hooks.
+        # Is this the return value of a module's forward? It is not replaced here. The value that the caller of the
+        # module gets is replaced later, after the module's own hooks.
         return local == "return" and not self.recorder.selection.in_function and "/" not in self.kind.path[:1]

@@ -23,22 +23,22 @@ from backprobe.tracing.printed_names import full, names_of
 from backprobe.tracing.reader import Reader
 from backprobe.tracing.values import Carried, ScopeId, Value
 
-MOST_ITEMS = 200_000  # in all logs of a selection: the long log of a long loop is hardly ever repeated
-MOST = 16  # schemas of a selection: a program has one for each path through its code
+MOST_ITEMS = 200_000  # in all logs of one selection; the log of a very long loop is hardly ever repeated
+MOST = 16  # schemas of one selection; a program has one for each path through its code
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Template:
     """Facts about one entry that come from the program's text and names."""
 
-    number: int | None  # the number of its capture
-    plain_at: int | None  # its index among the plain numbers of the log
+    number: int | None  # the number of the entry's capture
+    plain_at: int | None  # the entry's index among the plain numbers of the log
     absent: tuple[GradStatus, Reason] | None
     source: Source | None
     op: str
     reads: tuple[Read, ...]
     indirect: tuple[IndirectInput, ...]
-    original_at: int | None = None  # if it is a replacement: the index of the original
+    original_at: int | None = None  # for a replacement: the index of the original value
     replaced_grad: bool = False
 
 
@@ -51,41 +51,41 @@ class Schema:
     """The numbers of the differentiated values."""
 
     output_entries: tuple[int, ...]
-    """The positions of the entries of these values."""
+    """The positions of the entries of the differentiated values."""
 
     templates: tuple[Template, ...]
     names: EntryNames
     numbers: tuple[int, ...]
-    """The numbers of the captures of entries, in the order of the entries. An entry may have no capture."""
+    """The numbers of the captures that have entries, in the order of the entries. Some entries have no capture."""
 
     captured: tuple[int, ...]
     """The positions of the entries that have a capture."""
 
     around: Mapping[int, tuple[Sequence[int], bool]]
-    """For each capture, the captures from which it was computed: see ``Reader.around``."""
+    """For each capture, the captures that its statement mentions: see ``Reader.around``."""
 
     writers: Mapping[int, Source]
-    """For each capture with an unobserved write, the line that wrote."""
+    """For each capture with an unobserved write, the line that wrote to it."""
 
     seen: tuple[str, ...]
-    """The names of the program that were not selected."""
+    """All names of the program that were not selected."""
 
     notes: tuple[Note, ...]
     missed: list[list[Pattern]] = field(default_factory=list, repr=False)
 
     def unmatched(self, selection: Selection) -> list[Pattern]:
-        """The patterns of a selection that match nothing in the program."""
+        """Return the patterns of a selection that match no name in the program."""
         if not self.missed:
             self.missed.append(selection.unmatched([*self.names.positions, *self.seen]))
         return self.missed[0]
 
 
 compare: Callable[[Schema, Schema], None] | None = None
-"""For tests: called with a schema that is used again, and the schema that the reader now makes of the same log."""
+"""Set by tests. It is called with a reused schema, and the schema that the reader makes of the same log now."""
 
 
 def find(plan: Plan, events: Sequence[Any], outputs: Collection[int]) -> Schema | None:
-    """The schema of a log, if an equal log was read before."""
+    """Return the schema of a log if an equal log was read before; otherwise None."""
     for known in plan.schemas:
         if known.events == events and known.outputs == tuple(outputs):
             if known is not plan.schemas[0]:
@@ -96,7 +96,7 @@ def find(plan: Plan, events: Sequence[Any], outputs: Collection[int]) -> Schema 
 
 
 def keep(plan: Plan, schema: Schema) -> None:
-    """Remember a schema for later runs with this selection. Other threads may run at the same time."""
+    """Store a schema for later runs with this selection. Other threads may do so at the same time."""
     items, kept = 0, []
     for known in [schema, *(known for known in plan.schemas if known is not schema)][:MOST]:
         items += len(known.events)
@@ -106,7 +106,7 @@ def keep(plan: Plan, schema: Schema) -> None:
 
 
 def kept(reader: Reader, selection: Selection, outputs: Collection[Value]) -> list[Value]:
-    """The values that get an entry: those with a selected name, and the outputs."""
+    """Return the values that get an entry: those with a selected name, and the outputs."""
     wanted, made = selection.wants, reader.naming.made
     for value in made:
         value.fulls = [full(name) for name in value.names]
@@ -116,7 +116,9 @@ def kept(reader: Reader, selection: Selection, outputs: Collection[Value]) -> li
 def schema_of(
     reader: Reader, selection: Selection, events: Sequence[Any], numbers: Collection[int], more: Sequence[Value] = ()
 ) -> Schema:
-    """The schema for the events read so far. Outputs are given by numbers, or in ``more`` as values."""
+    """Return the schema for the events read so far. ``numbers`` are the numbers of outputs, ``more`` are further
+    outputs.
+    """
     outputs = [reader.naming.by_number[number] for number in numbers] + list(more)
     values = kept(reader, selection, outputs)
     names = names_of(reader, values)
@@ -160,11 +162,11 @@ def _template(value: Value, position: Mapping[Value, int], first: Sequence[str])
     )
 
 
-_source = lru_cache(16384)(Source)  # programs run the same lines in many ways
+_source = lru_cache(16384)(Source)  # cached, because programs run the same lines repeatedly
 
 
 def line(scope: ScopeId, site: Site) -> Source:
-    """The source line of a statement, without its calls."""
+    """Return the source line of a statement, without the list of its calls."""
     return _source(scope.file, site.line, site.text, site.origin.expression, (), site.below)
 
 
@@ -173,7 +175,7 @@ def _passing(carried: Carried) -> Source:
 
 
 def differences(known: Schema, made: Schema) -> list[str]:
-    """The differences between two schemas of one log. If there are any, a wrong schema was used again."""
+    """Return the differences between two schemas of the same log. If there are any, a wrong schema was reused."""
     found = [
         f"{one.name}: {getattr(known, one.name)!r} != {getattr(made, one.name)!r}"
         for one in fields(Schema)

@@ -41,36 +41,36 @@ from backprobe.tracing.values import OWN, ScopeNames
 PLAIN_TYPES = frozenset({bool, int, float, complex, type(None)})
 MOST_KNOWN = 4096
 ENDS_WITH_ITS_LAYERS = ("Sequential", "Dense", "Activation")
-"""Classes whose objects get different names, depending on their layers: see ``_ends_with``."""
+"""Classes whose objects get a name that depends on their layers: see ``_ends_with``."""
 
 HOMES = frozenset({ModuleType, type})
 NO_MODULES = (FunctionType, MethodType, type, functools.partial)
 
 
 class Recorder(Protocol):
-    """The object to which scopes report: the seam between the running program and the names of its values."""
+    """The object to which scopes report. It connects the running program with the part that names its values."""
 
     is_recording: bool
     takes_all: bool
-    """Is it recording, and does the program continue with each bound value unchanged?"""
+    """Are all bindings recorded, without exchanging any value?"""
 
     tape: Tape
     ordinary: frozenset[type]
     disturbed: Callable[[], int]
     plain: list[Any]
     bare: set[type]
-    """Types of values that are neither tensors nor containers."""
+    """Types of values that hold no tensor: they are neither tensors nor containers."""
 
     foreign: Known
-    """Code, and types of objects, that are not followed."""
+    """Code that is not followed, and types of objects that are not followed."""
 
     own: Known
-    """The code of functions that are followed."""
+    """Code of functions that are followed."""
 
     known_calls: dict[Any, tuple[str, Effect, Any]]
-    """The names and effects of functions, and of types of objects, that are not followed.
+    """The names and effects of functions that are not followed, and of types whose objects are not followed.
 
-    A key tells them apart, and may contain the identity of a code object. The last item keeps that object alive.
+    A key may contain the identity of a code object. The last item of the value keeps this code object alive.
     """
 
     tap: Callable[[Any], Any] | None
@@ -79,84 +79,84 @@ class Recorder(Protocol):
 
     @property
     def following(self) -> FollowedCalls[Any]:
-        """Finds the reporting versions of the functions that the program calls."""
+        """Replaces functions that the program calls by copies that report to scopes."""
 
     events: list[Any]
-    """The log: see ``backprobe.tracing.log``."""
+    """The events of the log: see ``tracing.log``."""
 
     @property
     def say(self) -> Callable[[Iterable[Any]], None]:
-        """Adds an event to the log."""
+        """Add an event to the log."""
 
     def effect(self, function: Any, flagged: bool, /) -> Effect:
-        """What a call may do to the memory of values that have names."""
+        """Return what a call may do to the memory of values that have names."""
 
     def code(self, scope: Scope, local: str, at: int, value: Any, own: str = "") -> Code:
-        """The code of the value that a local is bound to. Its tensors are captured now."""
+        """Return the code of the value that a local is bound to. Its tensors are captured now."""
 
     def bound(self, tensor: Any, scope: Scope, at: int, key: str) -> int:
-        """The number of an ordinary tensor that a selected local is bound to."""
+        """Return the number of an ordinary tensor to which a selected local is bound."""
 
     def mentioned(self, scope: Scope, output: Any) -> None:
-        """A module that the running statement has called returns this."""
+        """Called when a module, which the running statement called, returns ``output``."""
 
     def enter(self, caller: Scope, name: str, file: str, sites: Sequence[Site]) -> Scope:
-        """The running statement calls a function, which is entered now."""
+        """Called when a function that the running statement calls is entered. Returns its scope."""
 
     def forget(self, scope: Scope, keys: Sequence[str]) -> None:
         """Forget these names of a scope."""
 
     def look(self, scope: Scope, at: int, value: Any) -> None:
-        """A statement that binds ``value`` is over. It may have changed the containers that it mentions."""
+        """Called when a statement that binds ``value`` is over. It may have changed the containers that it mentions."""
 
     def leave(self, scope: Scope) -> None:
-        """A scope is left. None of its names is live any more."""
+        """Called when a scope ends. None of its names is live any more."""
 
     def call_writer(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Call a function that may write to some of its arguments."""
 
     def targets(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
-        """The tensors that a call may write to."""
+        """Return the tensors to which a call may write."""
 
     def writing(self, tensor: Any) -> None:
-        """The program is about to write to a tensor."""
+        """Called before the program writes to a tensor."""
 
     def written(self, tensor: Any) -> None:
-        """The program has written to this tensor."""
+        """Called after the program has written to a tensor."""
 
     def expose(self, tensor: Any) -> None:
-        """The program takes a handle through which it may write to a tensor without being observed."""
+        """Called when the program gets an object through which it may write to a tensor without being observed."""
 
     def sweep(self, scope: Scope, at: int) -> None:
-        """Find the values that were written to: a function was called that may have written to any value."""
+        """Find the values that were written to, because a function was called that may have written to any value."""
 
     def note(self, code: str, **fields: str) -> None:
-        """Note that something could not be observed."""
+        """Add a note that something could not be observed."""
 
     def names_of(self, scope: Scope) -> ScopeNames:
-        """The names of a scope as they are now."""
+        """Return the current names of a scope."""
 
 
 class Scope(CodeListener):
     """One call of a function or of a module's forward, while its code runs."""
 
-    dirty = False  # was a function called that may have written to a value?
-    has_held = False  # has one of its names held a tensor?
-    several: Mapping[str, int] = MappingProxyType({})  # names of containers with several tensors, and how many
-    mixed: Mapping[str, Any] = MappingProxyType({})  # by name: the leaves of a container of tensors and numbers
+    dirty = False  # was a function called that may have written to some value?
+    has_held = False  # has a name of this scope held a tensor?
+    several: Mapping[str, int] = MappingProxyType({})  # by name of a container: how many tensors it holds
+    mixed: Mapping[str, Any] = MappingProxyType({})  # by name of a container: its tensors and numbers
     held: dict[str, Any] = {}  # noqa: RUF012  # containers that its names hold and a program may change
     comprehensions = 0
 
     def __init__(self, recorder: Recorder, kind: ScopeKind, number: int = 0) -> None:
         self.recorder, self.kind, self.number = recorder, kind, number
         self.sites, self.locals, self.wants = kind.sites, kind.locals, kind.wants
-        self.live: dict[Any, Any] = {}  # the tensors of its names; of several, later ones have a key with their place
+        self.live: dict[Any, Any] = {}  # by name; further tensors of a container have (name, place)
         self.stamps: dict[Any, int] = {}  # for each tensor in ``live``, the version at which it was captured
 
     # Methods that rewritten code calls.
 
     def bind(self, at: int, value: Any) -> Any:
-        """A statement binds ``value`` to the local of site ``at``."""
+        """Called when a statement binds ``value`` to the local of site ``at``. Returns the value to bind."""
         recorder = self.recorder
         if self.dirty or not recorder.takes_all:
             if not recorder.is_recording:
@@ -180,14 +180,14 @@ class Scope(CodeListener):
         return value
 
     def _looked_after(self, at: int, value: Any) -> Any:
-        # A bound value, after looking for writes by its statement.
+        # Return the value to bind, after a search for writes that the statement has made.
         if self.dirty:
             self.dirty = False
             self.recorder.sweep(self, at)
         return value if self.recorder.tap is None else exchanged(value, self.recorder.tap, [])
 
     def name(self, at: int, value: Any, own: str = "") -> Any:
-        """Like ``bind``, but in the middle of a statement whose calls are not over.
+        """Like ``bind``, but called inside a statement that is not over.
 
         ``own`` distinguishes the variable of a comprehension from one of the function.
         """
@@ -203,7 +203,7 @@ class Scope(CodeListener):
         return value
 
     def done(self, at: int, value: Any) -> Any:
-        """A statement that binds nothing is over."""
+        """Called when a statement that binds nothing is over."""
         if self.dirty:
             self._settle(at)
         if self.recorder.is_recording:
@@ -222,17 +222,19 @@ class Scope(CodeListener):
             self.dirty = True
 
     def wrote(self, at: int, value: Any) -> Any:
-        """``u += …`` is over. ``value`` is what the name holds now: the same object, or a new one."""
+        """Called after ``u += …``. ``value`` is the object that the name holds now, which may be the same or a
+        new one.
+        """
         self.written(value)
         self._settle(at)
         return self.bind(at, value)
 
     def storing(self, at: int, owner: Any, value: Any) -> Any:
-        """``owner[…] = value`` is about to run: a write if the owner is a tensor, otherwise a binding."""
+        """Called before ``owner[…] = value``. This is a write if the owner is a tensor, and otherwise a binding."""
         return value if self.recorder.tape.is_tensor(owner) else self.bind(at, value)
 
     def stored(self, at: int, owner: Any) -> None:
-        """``owner[…] = value`` is over."""
+        """Called after ``owner[…] = value``."""
         if self.recorder.tape.is_tensor(owner):
             self.written(owner)
             self._settle(at)
@@ -243,11 +245,11 @@ class Scope(CodeListener):
     def expose(self, value: Any) -> Any:
         if self.recorder.is_recording and self.recorder.tape.is_tensor(value):
             self.recorder.expose(value)
-            self.dirty = True  # the statement may write through it
+            self.dirty = True  # the statement may write through the exposed object
         return value
 
     def each(self, template: Any, values: Any) -> Iterator[Any]:
-        """The items of a comprehension's iterable, each bound to the comprehension's targets."""
+        """Yield the items of a comprehension's iterable. Each item is bound to the comprehension's targets."""
         own = self.begin_comprehension()
         try:
             for value in values:
@@ -256,7 +258,9 @@ class Scope(CodeListener):
             self.end_comprehension(own)
 
     def begin_comprehension(self) -> str:
-        """A comprehension begins. Returns a mark that distinguishes its variables from those of the function."""
+        """Called when a comprehension begins. Returns a mark that distinguishes its variables from those of the
+        function.
+        """
         self.comprehensions += 1
         return f"{OWN}{self.comprehensions}"
 
@@ -265,12 +269,14 @@ class Scope(CodeListener):
         self._say(OVER, own)
 
     def forget(self, *names: str) -> None:
-        """The program has deleted these names."""
+        """Called when the program has deleted these names."""
         self.recorder.forget(self, names)
         self._say(FORGET, names)
 
     def call(self, function: Any, flagged: bool = False, at: int = NO_CALL, /) -> Any:
-        """The function to call in place of ``function``: its reporting version, or itself with its writes watched."""
+        """Return the function that is called instead of ``function``: its reporting copy, or a wrapper that observes
+        its writes.
+        """
         recorder, kind, is_object = self.recorder, type(function), False
         if kind is BuiltinFunctionType:
             owner = function.__self__
@@ -296,7 +302,7 @@ class Scope(CodeListener):
         recorder.say((self.number, CALLED, origin))
         if not is_object:
             return function if effect is Effect.READS else self._watched(function, effect)
-        effect = recorder.effect(function, flagged)  # an object's name is known, but not its effect
+        effect = recorder.effect(function, flagged)  # only the name of an object is known, not its effect
         watched = function if effect is Effect.READS else self._watched(function, effect)
         return watched if recorder.selection.in_function else functools.partial(self._call_module, watched)
 
@@ -330,7 +336,8 @@ class Scope(CodeListener):
         return functools.partial(self._call_module, watched) if may_be_module else watched
 
     def _know(self, function: Any, key: Any, origin: str, effect: Effect) -> None:
-        # Remember the function under ``key``, unless another function with this key may differ or may be followed.
+        # Store facts about the function under ``key``, unless another function with the same key may differ or be
+        # followed.
         known, foreign, kind = self.recorder.known_calls, self.recorder.foreign, type(function)
         if kind is FunctionType:
             is_known = key[0] is not kind and (not self.kind.follows or id(function.__code__) in foreign)
@@ -342,17 +349,17 @@ class Scope(CodeListener):
         elif key[0] is kind:
             is_object = key in foreign and not issubclass(kind, NO_MODULES)
             is_known = self.kind.follows and is_object and kind.__name__ not in ENDS_WITH_ITS_LAYERS
-        else:  # classes of one metaclass share a key
+        else:  # a key is shared by all classes of a metaclass
             owner = function.__self__
             is_known = type(owner) is type or not isinstance(owner, type)
         if is_known:
-            if len(known) > MOST_KNOWN:  # a program may create classes and functions without end
+            if len(known) > MOST_KNOWN:  # a program may create classes and functions in an endless loop
                 known.clear()
             held = plain_function(function)
             known[key] = origin, effect, None if held is None else held.__code__
 
     def _call_module(self, module: Any, /, *args: Any, **kwargs: Any) -> Any:
-        # Call a module, which reports under its own path. The running statement mentions its return value.
+        # Call a module. It reports under its own path, and the running statement mentions its return value.
         result = module(*args, **kwargs)
         if self.recorder.is_recording:
             self.recorder.mentioned(self, result)
@@ -367,7 +374,7 @@ class Scope(CodeListener):
         return function if effect is Effect.UNKNOWN else functools.partial(self.recorder.call_writer, function)
 
     def _call_as_asked(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        # Call a function that writes only to the targets that its arguments ask for.
+        # Call a function that writes only if an argument such as ``out=`` asks for it.
         if not (self.recorder.is_recording and self.recorder.targets(function, args, kwargs)):
             return function(*args, **kwargs)
         self.dirty = True
@@ -377,7 +384,7 @@ class Scope(CodeListener):
         return self
 
     def exit(self, *error: object) -> None:
-        """The code is left, by an error or normally."""
+        """Called when the code of this scope is left, normally or by an error."""
         recorder = self.recorder
         if self.dirty and recorder.is_recording:
             recorder.sweep(self, NO_SITE_AT)
@@ -385,10 +392,10 @@ class Scope(CodeListener):
 
     __exit__ = exit  # noqa: A003  # the builtin is not meant
 
-    # reports about code that is observed but not rewritten
+    # Methods for code that is observed but not rewritten.
 
     def before_call(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any], flagged: bool) -> list[Any]:
-        """A call is about to run. Returns the tensors that it may write to, as far as they are known."""
+        """Called before a call. Returns the tensors to which it may write, as far as they are known."""
         recorder = self.recorder
         self._say(CALLED, _origin(function))
         effect = recorder.effect(function, flagged)
@@ -401,27 +408,29 @@ class Scope(CodeListener):
         return targets
 
     def before_unknown_call(self) -> None:
-        """A call about which nothing is known is about to run."""
+        """Called before a call about which nothing is known."""
         self.dirty = True
         self._say(CALLED, "?")
 
     def before_unknown_write(self) -> None:
-        """A write to an unknown object is about to happen."""
+        """Called before a write to an unknown object."""
         self.dirty = True
 
     def enter(self, name: str, file: str, sites: Sequence[Site]) -> Scope:
-        """The function that the running statement called last is entered. It reports for itself."""
+        """Called when the function that the running statement called is entered. Returns its scope, to which it
+        reports.
+        """
         self._say(BY_ITSELF, None)
         return self.recorder.enter(self, name, file, sites)
 
     def read(self, local: str, value: Any) -> None:
-        """A name from before the block is read for the first time. Its value is an input."""
+        """Called when a name from before the block is read for the first time. Its value is an input."""
         if self.recorder.is_recording:
             if self.recorder.tap is not None:
                 value = exchanged(value, self.recorder.tap, [])
             self._say(READ, (local, self.recorder.code(self, local, NO_SITE_AT, value)))
 
-    # finding writes, and binding the targets of comprehensions
+    # Methods that find writes, and that bind the targets of comprehensions.
 
     def _say(self, word: int, said: Any) -> None:
         if self.recorder.is_recording:
@@ -442,9 +451,7 @@ class Scope(CodeListener):
 
 
 def _ends_with(function: Any) -> str:
-    # The suffix of a name: the class of the last layer of a Sequential model, or the activation of a layer.
-    #
-    # No line of the program shows what ``nn.Sequential`` or ``keras.Sequential`` computes last.
+    # Return the suffix of a name: the class of the last layer of a Sequential model, or the activation of a layer.
     held, kind = getattr(function, "__dict__", {}), type(function).__name__
     layers = [*(held.get("_modules") or held.get("_layers") or ())] if kind == "Sequential" else []
     if layers:
@@ -455,9 +462,10 @@ def _ends_with(function: Any) -> str:
 
 
 def _origin(function: Any) -> str:
-    # The library and name of a function. For other callables, those of the type, without reading from the object.
+    # Return the library and the name of a function. For other callables, return those of the type, because reading the
+    # object might run code.
     if not isinstance(function, BuiltinFunctionType | FunctionType):
         return f"{type(function).__module__.split('.')[0]}.{type(function).__name__}{_ends_with(function)}"
-    owner = getattr(function, "__self__", None)  # a method's object, or a builtin function's module
+    owner = getattr(function, "__self__", None)  # the object of a method, or the module of a builtin
     module = function.__module__ or (owner if isinstance(owner, type) else type(owner)).__module__
     return f"{module.split('.')[0]}.{function.__name__}"

@@ -9,7 +9,7 @@ from backprobe.tracing.finiteness import judged
 
 
 def summed(record: Record, weights: Weights) -> Record:
-    """The record of a weighted sum of outputs. A weight of None stands for 1."""
+    """Return the record of a weighted sum of outputs. A weight of None means 1."""
     arrays = load_arrays(record.backend)
     found = total(record, weights, arrays)
     return judged(found, arrays) if any(entry.finiteness is not None for entry in record.entries) else found

@@ -56,7 +56,7 @@ S = TypeVar("S", bound=Scope)
 
 
 class Trace:
-    """Everything that one recording has observed."""
+    """The trace of one recording. It collects everything that was observed."""
 
     def __init__(
         self,
@@ -89,28 +89,28 @@ class Trace:
         self.foreign, self.own, self.known_calls = self.plan.codes(type(tape), home)
         self.scopes = 1
         self.lent: list[Copy] = []
-        self.reader: Reader | None = None  # made on demand: most logs are known
+        self.reader: Reader | None = None  # created on demand, because most logs equal an earlier one
         self.notes: dict[Note, None] = {}
         self.repeats, self.following = Repeats(self), Following(self)
         self.root = self.scope_type(self, self.plan.kind("", "", "", ()))
         self.is_root_open = self.is_result_named = False
-        self.has_more = replacing is not None  # does the reader know more than the log?
+        self.has_more = replacing is not None  # does the reader's result depend on more than the log?
         if isinstance(tape, capabilities.Late) and not is_apart:
             tape.before_late = self._read_all
 
     def read(self) -> Reader:
-        """Name the values that were reported so far."""
+        """Read the log, which names the values that were reported so far."""
         reader = self.reader = self.reader or Reader(self.tape, self.selection, self.log, self.versions)
         reader.read()
         return reader
 
     def _read_all(self) -> None:
-        # Read this log, and those of the parts that are being recomputed.
+        # Read this log, and the logs of the parts that are being recomputed.
         for trace in (self, *(repeat for repeat, _ in self.repeats.again.values())):
             trace.read()
 
     def schema(self, outputs: Collection[int]) -> Schema:
-        """The schema of this log. ``outputs`` are the numbers of the values that are differentiated."""
+        """Return the schema of this log. ``outputs`` are the numbers of the values that are differentiated."""
         known = None
         if self.is_repeatable and (self.reader is None or not self.reader.at):
             known = schemas.find(self.plan, self.events, outputs)
@@ -138,11 +138,13 @@ class Trace:
                 self.writes.decide(captures[number], ([*map(captures.__getitem__, reads)], unrecorded))
 
     def schema_so_far(self, numbers: Collection[int], outputs: Sequence[Value] = ()) -> Schema:
-        """The schema of a program that may still run. The outputs are these numbers, and further values ``outputs``."""
+        """Return the schema of a program that may still run. The outputs have these numbers; ``outputs`` are further
+        ones.
+        """
         return schema_of(self.read(), self.selection, list(self.events), numbers, outputs)
 
     def captures(self, schema: Schema) -> list[Any]:
-        """The captures of the entries of a schema."""
+        """Return the captures that belong to the entries of a schema."""
         return [*map(self.versions.captures.__getitem__, schema.numbers)]
 
     def _around(self, by: By, at: int | Site) -> Any:
@@ -151,7 +153,7 @@ class Trace:
     # Methods that open scopes.
 
     def open_root(self, file: str, sites: Sequence[Site]) -> Scope:
-        """The outermost code of the program begins to run."""
+        """Called when the outermost code of the program begins to run. Returns its scope."""
         root, kind = self.root, self.plan.kind("", "", file, sites)
         root.kind, root.sites, root.locals, root.wants = kind, kind.sites, kind.locals, kind.wants
         self.versions.leave(root)
@@ -160,7 +162,7 @@ class Trace:
         return root
 
     def use_root(self, make: Callable[[Trace, ScopeKind], S]) -> S:
-        """Use a root scope of another class."""
+        """Replace the root scope by one of another class."""
         self.root = root = make(self, self.root.kind)
         return root
 
@@ -174,7 +176,7 @@ class Trace:
         return self.enter_kind(self.plan.kind(path, "", file, sites))
 
     def enter_kind(self, kind: ScopeKind) -> Scope:
-        """A module's forward, with this kind of scope, is entered."""
+        """Called when a module's forward is entered. ``kind`` is the kind of its scope."""
         now = self if self.running_pass() < 0 and not self.repeats.again else self.repeats.now()
         if now is not self:
             return now.enter_kind(kind)
@@ -195,17 +197,17 @@ class Trace:
             self.log.transcripts[len(self.events)] = transcripts
 
     def caller_again(self, kind: ScopeKind, names: ScopeNames) -> Scope:
-        """In the trace of a recomputation: the scope that called the recomputed part."""
+        """Return the scope that called the recomputed part, for the trace of a recomputation."""
         self._say(0, AGAIN, names)
         number, self.scopes = self.scopes, self.scopes + 1
         return self.scope_type(self, kind, number)
 
     def names_of(self, scope: Scope) -> ScopeNames:
-        """The names of a scope as they are now."""
+        """Return the current names of a scope."""
         return self.read().scopes[scope.number]
 
     def apart(self, is_recording: bool) -> Trace:
-        """A trace of the same program, for values that already have names."""
+        """Return another trace of the same program, for values that already have names."""
         trace = Trace(self.tape, self.selection, self.home, is_apart=True)
         trace.repeats = self.repeats
         trace.record(is_recording)
@@ -230,12 +232,12 @@ class Trace:
             self.say((scope.number, LEAVE, None))
 
     def record(self, on: bool) -> None:
-        """From now on, record the program's reports, or ignore them."""
+        """Start recording the program's reports, or stop it."""
         self.is_recording, self.takes_all = on, on and self.tap is None
 
     def close(self) -> None:
         """Stop recording for good."""
-        self.is_recording = self.takes_all = False  # inlined: this runs in each training step
+        self.is_recording = self.takes_all = False  # inline, because this runs in each training step
 
     def release(self) -> None:
         """Release all values, and break cycles that would keep them until the next garbage collection."""
@@ -257,7 +259,7 @@ class Trace:
         del self.root, self.repeats, self.following
 
     def note(self, code: str, **fields: str) -> None:
-        """Note that something could not be observed."""
+        """Add a note that something could not be observed."""
         if self.replacing is not None and code == "compiled_not_followed":
             self.replacing.refuse_compiled(fields["name"])
         self.notes[Note(code, fields)] = None
@@ -267,7 +269,9 @@ class Trace:
             self.events += (scope, word, said)
 
     def mentioned(self, scope: Scope, output: Any) -> None:
-        """A module that a scope's running statement has called returns this, which may already have a name."""
+        """Called when a module, which the running statement of a scope called, returns ``output``. The output may
+        already have a name.
+        """
         numbers, tape = self.versions.numbers, self.tape
         if type(output) in self.ordinary:
             number = numbers.get(tape.identity(output))
@@ -314,7 +318,9 @@ class Trace:
     # Methods for reports about modules.
 
     def name_returned(self, path: str, output: Any) -> Any:
-        """The module with this path has returned, and its hooks have run. ``output`` is what its caller gets."""
+        """Called when the module with this path has returned and its hooks have run. ``output`` is the value that the
+        caller gets.
+        """
         if self.running_pass() >= 0 or self.repeats.again:
             now = self.repeats.now()
             if now is not self:
@@ -332,7 +338,7 @@ class Trace:
         return output
 
     def _name_returned(self, path: str, output: Any) -> Any:
-        # Like ``name_returned``, but the output may be replaced, or may be that of the model itself.
+        # Called by ``name_returned``. The output may be replaced, or may be that of the model itself.
         if not self.is_recording:
             return output
         if not path:
@@ -378,7 +384,7 @@ class Trace:
             return [*map(self.name_path, paths, tensors)]
         numbers = [*map(self.versions.numbers.__getitem__, map(self.tape.identity, tensors))]
         known = self.plan.parameters
-        if known is None or known[:2] != (paths, numbers):  # nearly always the same
+        if known is None or known[:2] != (paths, numbers):  # true for nearly all runs except the first
             events = [one for path, at in zip(paths, numbers, strict=True) for one in (0, PARAMETER, (path, at))]
             self.plan.parameters = known = paths, numbers, events
         self.say(known[2])
@@ -413,10 +419,10 @@ class Trace:
         return result
 
     def hold_output(self, tensor: Any, path: str | None, name: str = "return", site: Site | None = None) -> int:
-        """The number of the value that is differentiated, which always has an entry.
+        """Return the number of the value that is differentiated. This value always gets an entry.
 
-        ``path`` is its place in the value called ``name``. None if it was computed from that value. ``site`` is where
-        the name was bound.
+        ``path`` is its place in the value called ``name``; None if it was computed from that value. ``site`` is the
+        site at which the name was bound.
         """
         with self.tape.quiet():
             if self.tap is not None:
@@ -425,7 +431,9 @@ class Trace:
             return self._hold(OUTPUT, tensor, at, path, name, site)
 
     def hold_at(self, tensor: Any, site: Site, file: str) -> int:
-        """The number of a tensor without a name in a line of a file. The values that the line mentions are noted."""
+        """Return the number of a tensor that is used without a name in a line of a file. The values that the line
+        mentions are stored.
+        """
         self.record(True)
         self.has_more = True
         reader = self.read()
@@ -435,7 +443,7 @@ class Trace:
         return number
 
     def hold(self, tensor: Any, local: str, leaf: str) -> int:
-        """The number of a tensor's value. If it has no name, it gets this local of the root."""
+        """Return the number of a tensor's value. If the value has no name, this local of the root becomes its name."""
         return self._hold(HELD, tensor, NO_SITE_AT, local, leaf)
 
     def _hold(self, word: int, tensor: Any, at: int | Site, *said: Any) -> int:
@@ -445,7 +453,9 @@ class Trace:
         return number
 
     def hold_unnamed(self) -> None:
-        """Differentiated values that were read without a name get the framework's name for them."""
+        """Give names to differentiated values that the program read without a name. The names are the
+        framework's own.
+        """
         if self.tape.unnamed is not None:
             self.has_more = True
             with self.tape.quiet():
@@ -461,5 +471,5 @@ def _no_pass() -> int:
 
 
 def _reads(function: Any, flagged: bool) -> Effect:
-    # The effect of every call in a framework whose tensors never change.
+    # Return the effect of a call in a framework whose tensors never change.
     return Effect.READS

@@ -27,31 +27,31 @@ from backprobe.tracing.trace import Trace
 
 @dataclass(eq=False)
 class FinishedRun:
-    """A finished run: its schema and its data. The record is made only on demand."""
+    """A finished run: its schema and its data. The record is created on demand."""
 
     schema: Schema
     backend: Backend
     passes: Sequence[Backward]
-    """One pass, or one for each of several outputs. Their positions are those of the schema's captures."""
+    """The results of backward: one for each output. Their positions are those of the schema's captures."""
 
     plain: Sequence[Any]
     notes: tuple[Note, ...]
     stamp: Stamp
     described: Mapping[int, Description]
-    """Descriptions of tensors whose values are lost, by position of the capture."""
+    """Descriptions of tensors that no longer have a value, by position of the capture."""
 
     code: ModuleCode = NO_CODE
     """Code of the program, which is read to explain missing gradients."""
 
     originals: Sequence[Any] = ()
-    """The original values that were replaced."""
+    """The original values of those that were replaced."""
 
     asked: Sequence[str] = ()
-    """The requested keys, if several outputs were requested."""
+    """The keys under which several outputs were requested; empty for a single output."""
 
     @cached_property
     def keys(self) -> Sequence[str]:
-        """The keys of several outputs. If the program itself took the gradients, these are the outputs' names."""
+        """The keys of several outputs. If the program itself ran backward, the keys are the names of these outputs."""
         own = [one.own for one in self.passes]
         if self.asked or len(own) < 2:
             return self.asked
@@ -67,14 +67,14 @@ class FinishedRun:
 
     @cached_property
     def default(self) -> Backward | None:
-        """With several outputs, the pass whose gradients are meant if no output is given."""
+        """The pass whose gradients are shown if there are several outputs and none was chosen."""
         for one in self.passes:
             if one.own is not None and one.own.adds_up:
                 return one
         return None
 
     def _outputs(self, own: OwnPass) -> list[int]:
-        # The entries from which one of the program's own passes started.
+        # Return the positions of the entries at which one of the program's own passes started.
         captured = self.schema.captured
         return [captured[at] for at in own.begun_at]
 
@@ -82,14 +82,16 @@ class FinishedRun:
         return len(self.schema.templates)
 
     def grads(self) -> dict[str, Any]:
-        """The existing gradients by printed name, in the order of execution."""
+        """Return the gradients that exist, by printed name, in the order of execution."""
         names = self.schema.names.of_entries
         passed = self.passes[0] if len(self.passes) == 1 else self.default or self.passes[0]
         captured = zip(self.schema.captured, gradients(passed.outcomes), strict=True)
         return {names[entry][0]: gradient for entry, (there, gradient) in captured if there}
 
     def record(self, looked_at: Callable[[Record], Record] = lambda record: record) -> Record:
-        """The run as a record. ``looked_at`` is applied to the record of each pass before they are joined."""
+        """Return the run as a record. With several passes, ``looked_at`` is applied to the record of each before they
+        are joined.
+        """
         outputs = self.schema.output_entries
         if not self.keys:
             return replace(looked_at(self._of_pass(self.passes[0], outputs)), passes=self._own())
@@ -102,7 +104,7 @@ class FinishedRun:
         return replace(joined(records, default), passes=self._own())
 
     def _own(self) -> tuple[Pass, ...]:
-        # The program's own passes, described by names of the record.
+        # Return the program's own passes, described with the names in the record.
         captured, names = self.schema.captured, self.schema.names.of_entries
         found = []
         for at, passed in enumerate(self.passes):
@@ -139,7 +141,7 @@ class FinishedRun:
         return with_uses(_with_causes(_with_histories(record)), self.code)
 
     def _entry(self, assembler: Assembler, at: int, template: Template, capture: int, outcome: Outcome | None) -> Entry:
-        # An entry; the outcome is None for a value that was not captured, such as a plain number.
+        # Return an entry. ``outcome`` is None for a value that was not captured, such as a plain number.
         described = NOTHING_KNOWN
         if outcome is None:
             outcome = self._uncaptured(at, template)
@@ -184,12 +186,12 @@ def over(
     code: ModuleCode = NO_CODE,
     keys: Sequence[str] = (),
 ) -> FinishedRun:
-    """The present state of a trace as a finished run. ``passes`` are the results of backward for its captures.
+    """Return the current state of a trace as a finished run. ``passes`` are the results of backward for the captures.
 
-    With ``live``, the values are the program's own tensors, which it may change later. ``code`` is the code of a model,
-    and ``keys`` are the keys of several outputs.
+    With ``live``, the values are the program's own tensors, which the program may change later. ``code`` is the code of
+    a model. ``keys`` are the keys of several outputs.
     """
-    arrays, tensors, passed = backend.arrays, trace.versions.tensors, passes[0]  # all have the same values
+    arrays, tensors, passed = backend.arrays, trace.versions.tensors, passes[0]  # all passes have the same values
     described = {
         at: arrays.describe(outcome.value if arrays.is_tensor(outcome.value) else tensors[schema.numbers[at]])
         for at, outcome in (enumerate(passed.outcomes) if live else unusual(passed.outcomes))
@@ -201,14 +203,14 @@ def over(
 
 
 def _with_histories(record: Record) -> Record:
-    # The record, with what the lines show about values without a history.
+    # Return the record. Values without a history get the reason that their source lines show.
     found = histories(record)
     entries = [found.get(at, entry) for at, entry in enumerate(record.entries)] if found else record.entries
     return replace(record, entries=tuple(entries)) if found else record
 
 
 def _with_causes(record: Record) -> Record:
-    # The record. Each value without a path to the output gets the line that disconnected it.
+    # Return the record. Each value without a path to the output gets the line that disconnected it from the output.
     lost = {at for at, entry in enumerate(record.entries) if entry.status is GradStatus.NOT_CONNECTED}
     found = places(record)
     if lost and any(_may_cut(entry, lost) for entry in record.entries):
@@ -220,10 +222,11 @@ def _with_causes(record: Record) -> Record:
 
 
 def _may_cut(entry: Entry, lost: Set[int]) -> bool:
-    # May this entry cut off a missing gradient? Most recordings have no such entry, and are not searched further.
+    # May this entry be the reason why a gradient is missing? Most recordings have no such entry, and are not searched
+    # further.
     #
-    # It may if it mentions a value without an edge to it, if backward passed nothing along one of its edges, or if the
-    # backend knows the line.
+    # The entry may be the reason if it mentions a value that no edge leads to, if backward passed nothing along one of
+    # its edges, or if the backend knows the line.
     edges = {edge.at for edge in entry.inputs}
     if not lost.isdisjoint(edges) and entry.status is GradStatus.OK:
         return True

@@ -1,7 +1,7 @@
 """Numbers captured tensors while the program runs, and gives them new numbers after in-place writes.
 
-A tensor gets a number when it is captured. A write gives it a new number for its new version. It does so at once if the
-tensor, or a view of its memory, has a live name.
+A tensor gets a number when it is captured. A write gives it a new number for its new version. This happens immediately
+if a live name holds the tensor or another view of its memory.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from backprobe.tracing.log import NO_SITE_AT, OVERWRITTEN, SWEPT, ScopeKind
 from backprobe.tracing.scope import Scope
 
 VERSION, HELD = attrgetter("version"), methodcaller("values")
-DETACHED = -1  # not the version of any tensor: the tensor needs a new number, although it was not written to
+DETACHED = -1  # stored instead of a version: the tensor needs a new number, although nothing was written to it
 By = Scope | ScopeKind
-"""The scope that binds a tensor, or the kind of the module that returns it."""
+"""The scope that binds a tensor, or the kind of scope of the module that returns the tensor."""
 
 
 class Versions:
-    """The captures of one recording by number, and the tensors with live names."""
+    """The captures of one recording, by number, and the tensors to which live names refer."""
 
     def __init__(self, tape: Tape, events: list[Any], around: Any, *, by_line: bool) -> None:
         self.tape, self.events, self.around, self.by_line = tape, events, around, by_line
@@ -37,17 +37,17 @@ class Versions:
         self.counter = _unchanging if self.counted is None else self.counted.counter
         self.identity = tape.identity
         self.waiting: Collection[Any] = () if self.late is None else self.late.waiting
-        self.captures: list[Any] = []  # by number, like the next two
+        self.captures: list[Any] = []  # by number, as are ``tensors`` and ``versions``
         self.tensors: list[Any] = []
         self.versions: list[int] = []
-        self.previous: dict[int, int] = {}  # by number: the number of the same object before a write
-        self.numbers: dict[int, int] = {}  # by identity of a tensor: its latest number
-        self.live: list[dict[Any, Any]] = []  # for each open scope: the tensors that its names hold
-        self.stamps: list[dict[Any, int]] = []  # for each tensor in ``live``, the version at which it was captured
-        self.through: dict[int, tuple[Any, int]] = {}  # weak references to written tensors, and their versions
+        self.previous: dict[int, int] = {}  # by number: the number that the same object had before a write
+        self.numbers: dict[int, int] = {}  # by the identity of a tensor: its latest number
+        self.live: list[dict[Any, Any]] = []  # for each open scope: the tensors that its names hold now
+        self.stamps: list[dict[Any, int]] = []  # for each tensor in ``live``: its version when it was captured
+        self.through: dict[int, tuple[Any, int]] = {}  # by id: tensors that were written to; their versions then
 
     def number(self, tensor: Any, by: By, at: int | Site) -> int:
-        """The number of a tensor at its present version. A new version gets a new number."""
+        """Return the number of a tensor at its current version. A new version gets a new number."""
         known = self.numbers.get(self.identity(tensor))
         if known is None:
             return self._capture(tensor, by, at, None)
@@ -56,7 +56,7 @@ class Versions:
         except RuntimeError:
             now = self.version(tensor)
         if now != self.versions[known]:
-            self.sweep(by, at)  # an unobserved write: all names on that memory get new versions
+            self.sweep(by, at)  # an unobserved write: all names on this memory get new versions
             swept = self.numbers[self.identity(tensor)]
             if swept == known:
                 made = self._capture(tensor, by, at, known)
@@ -88,7 +88,7 @@ class Versions:
         return number
 
     def _wrote(self, tensor: Any) -> bool:
-        # Was the write that made a tensor's present version made through this object?
+        # Was the last write to this tensor's memory made through this very object?
         found = self.through.get(id(tensor))
         return found is not None and found[0]() is tensor and found[1] == self.version(tensor)
 
@@ -106,21 +106,23 @@ class Versions:
         return True
 
     def add(self, capture: Any, tensor: Any) -> int:
-        """A number for a capture that was made elsewhere."""
+        """Return a new number for a capture that was made elsewhere."""
         self.captures.append(capture)
         self.tensors.append(tensor)
         self.versions.append(0)
         return len(self.captures) - 1
 
     def decide(self, writes: capabilities.Writes, number: int, around: tuple[Sequence[int], bool]) -> None:
-        """Find out why a capture has no history, if it has none. ``around`` has the numbers it was computed from."""
+        """If a capture has no history, find out why. ``around`` contains the numbers of the captures from which it was
+        computed.
+        """
         if self.captures[number] in writes.undecided:
             writes.decide(self.captures[number], ([*map(self.captures.__getitem__, around[0])], around[1]))
 
     # Methods for live names.
 
     def bound(self, tensor: Any, scope: Scope, at: int, key: str) -> int:
-        """A name of a scope holds this tensor from now on. Returns the tensor's number."""
+        """Register that a name of a scope holds this tensor from now on. Returns the tensor's number."""
         number = self.numbers.get(self.identity(tensor))
         if number is None:
             number = self._capture(tensor, scope, at, None)
@@ -142,7 +144,7 @@ class Versions:
         return number
 
     def all_live(self, scope: Scope, key: str, numbers: Sequence[int]) -> None:
-        """A name of a scope holds these tensors in a container from now on."""
+        """Register that a name of a scope holds a container with these tensors from now on."""
         if self.counted is None:
             return
         self.forget(scope, key)
@@ -155,7 +157,7 @@ class Versions:
             scope.live[at], scope.stamps[at] = self.tensors[number], self.versions[number]
 
     def forget(self, scope: Scope, *keys: str) -> None:
-        """These names of a scope no longer hold a tensor."""
+        """Register that these names of a scope no longer hold a tensor."""
         for key in keys:
             if key in scope.live:
                 del scope.live[key], scope.stamps[key]
@@ -165,20 +167,20 @@ class Versions:
                 scope.several = {name: count for name, count in scope.several.items() if name != key}
 
     def _open(self, scope: Scope) -> None:
-        # No name of this scope holds a tensor now, and one is about to.
+        # Open a scope for live names. None of its names holds a tensor yet, but one is about to.
         if not scope.has_held:
             scope.has_held = True
             self.live.append(scope.live)
             self.stamps.append(scope.stamps)
 
     def leave(self, scope: Scope) -> None:
-        """A scope is left. None of its names is live any more."""
+        """Called when a scope ends. None of its names is live any more."""
         if not scope.has_held:
             return
         if self.live[-1] is scope.live:
             self.live.pop()
             self.stamps.pop()
-        else:  # another scope was entered since, as by a generator
+        else:  # another scope was entered since, for example by a generator
             at = next(at for at, live in enumerate(self.live) if live is scope.live)
             del self.live[at], self.stamps[at]
         scope.live.clear()
@@ -186,13 +188,13 @@ class Versions:
         scope.has_held, scope.several = False, {}
 
     def written(self, tensor: Any) -> None:
-        """The program has written to a tensor."""
+        """Called after the program has written to a tensor."""
         if self.writes is not None:
             self.writes.written(tensor)
             self.through[id(tensor)] = (weakref.ref(tensor), self.version(tensor))
 
     def sweep(self, by: By, at: int | Site) -> None:
-        """Every live name whose memory was written to gets a new version."""
+        """Give a new version to every live name whose memory was written to."""
         if self.counted is None:
             return
         if self.late is not None and (self.late.waiting or self.by_line):
@@ -234,7 +236,7 @@ class Versions:
                     stamps[key] = self.versions[held]
 
     def _renew(self, now: list[int], by: By, at: int | Site) -> None:
-        # Capture live tensors that were written to, and log their old and new numbers.
+        # Capture live tensors that were written to, and log their numbers before and after the write.
         pairs: dict[int, int] = {}
         with self.tape.quiet():
             self._capture_written(now, by, at, pairs)
@@ -281,5 +283,5 @@ class Versions:
 
 
 def _unchanging(tensor: Any) -> int:
-    # The version of every tensor in a framework whose tensors never change.
+    # Return the version of a tensor in a framework whose tensors never change: always the same.
     return 0

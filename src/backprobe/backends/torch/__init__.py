@@ -59,7 +59,9 @@ class TorchModels(Models):
 
 class TorchBlocks(Blocks):
     differentiates_at_end = True
-    """In blocks the program may run backward itself; otherwise the tape does."""
+    """True because the program may run backward itself inside a block. If it does not, the tape runs backward at the
+    end.
+    """
 
     tape = TorchBlockTape
     observing = staticmethod(models.observing)

@@ -19,7 +19,7 @@ class _Alias(torch.autograd.Function):
     # write.
     #
     # PyTorch forbids writing to a leaf that requires a gradient, and to a view of such a leaf. The output of a Function
-    # is neither. Its derivative is the identity.
+    # is neither. The derivative of this Function is the identity.
     @staticmethod
     def forward(ctx: Any, tensor: Tensor) -> Tensor:
         return tensor.detach()
@@ -30,13 +30,14 @@ class _Alias(torch.autograd.Function):
 
 
 def lift(arguments: Mapping[str, Any], wrt: frozenset[str] | None, undo: list[Callable[[], None]]) -> Mapping[str, Any]:
-    """Return the arguments by parameter name, in which the differentiated ones require a gradient.
+    """Return the arguments by parameter name; those that are differentiated now require a gradient.
 
-    Containers stay the caller's own objects; ``undo`` receives functions that restore their leaves.
+    Containers stay the caller's own objects, and their leaves are replaced inside them. Functions that restore these
+    leaves are added to ``undo``.
 
     If a floating-point argument already requires a gradient, the program's flags are kept. Otherwise every
     floating-point argument is differentiated, including Python and NumPy numbers; integers are differentiated only if
-    there are no floating-point arguments. ``wrt`` limits the differentiated arguments to these names.
+    there are no floating-point arguments. If ``wrt`` is given, only the arguments with these names are differentiated.
     """
     every = [leaf for value in arguments.values() for _, leaf in leaves(value)]
     if wrt is None and any(isinstance(leaf, Tensor) and leaf.requires_grad for leaf in every):
@@ -56,7 +57,7 @@ def lift(arguments: Mapping[str, Any], wrt: frozenset[str] | None, undo: list[Ca
             if id(leaf) not in made:
                 made[id(leaf)] = alias(leaf)
             return made[id(leaf)]
-        return alias(leaf)  # equal numbers may be one object in Python, but are two arguments here
+        return alias(leaf)  # two arguments may be the same Python object if they are equal numbers
 
     def held(leaf: Any) -> Any:
         return leaf.detach() if isinstance(leaf, Tensor) and leaf.requires_grad else leaf
@@ -98,8 +99,8 @@ def alias(leaf: Any) -> Tensor:
 
 
 def _alias_of_nested(plain: Tensor) -> Tensor:
-    # Return a writable tensor for a nested tensor, whose sizes a Function cannot read. A copy is made, and its data is
-    # replaced.
+    # Return a writable tensor with the memory of a nested tensor. A Function cannot read the sizes of a nested tensor,
+    # so a copy is made that has a history, and the copy's data is replaced by the original.
     with torch.enable_grad():
         copy = plain.detach().requires_grad_().clone()
     copy.data = plain

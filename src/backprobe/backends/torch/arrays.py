@@ -28,7 +28,7 @@ class TorchArrays(Arrays):
     evaluate = staticmethod(evaluation.evaluate)
 
     def weighted(self, terms: Sequence[tuple[float | None, Any]]) -> Any:
-        return super().weighted(sorted(terms, key=lambda term: term[1].layout is not torch.strided))  # dense + sparse
+        return super().weighted(sorted(terms, key=lambda term: term[1].layout is not torch.strided))  # sparse last
 
     def inner(self, cotangent: Any, tensor: Any) -> Any:
         return (cotangent.conj() * tensor).sum().real

@@ -44,16 +44,16 @@ class BackwardCall:
     is_limited: bool = False  # is the call limited to ``inputs=``?
     called: str = "backward()"
     has_cotangents: bool = False  # were any cotangents passed to it?
-    asked: tuple[str, ...] = ()  # other arguments that were passed
+    asked: tuple[str, ...] = ()  # names of other arguments that were passed
     places: tuple[int, ...] = ()  # positions of the captures of its inputs, if known
     at: Source | None = None  # the line in the user's code
     keeps_graph: bool = False  # does the call keep the graph instead of freeing it?
     is_grad: bool = False  # is this a call of ``grad()``, which leaves every ``.grad`` unchanged?
     is_batched: bool = False  # does the call run once for many cotangents?
     is_second: bool = False  # is this the half of a split backward that computes gradients of weights?
-    is_ours: bool = False  # does a probe make the call, for example because a function is probed inside a block?
+    is_ours: bool = False  # was it called by a probe inside the block, and not by the program?
     is_nested: bool = False  # is the call inside another pass, as in a reentrant checkpoint?
-    before: int = 0  # the number of calls that had started before
+    before: int = 0  # the number of calls that had started earlier
     is_over: bool = False
 
     def end(self) -> None:
@@ -66,7 +66,7 @@ class BackwardCall:
 
     @property
     def leaves_graph(self) -> bool:
-        """May the operations that this call reached still hold some of their saved tensors?"""
+        """May some operations that this call reached still hold their saved tensors?"""
         return self.keeps_graph or self.is_limited or not self.is_over
 
     @property
@@ -111,8 +111,8 @@ class BackwardCall:
 
     @property
     def is_transformed(self) -> bool:
-        """Does the call run inside a transform of ``torch.func``? Such gradients exist only until the transform
-        ends.
+        """Does the call run inside a transform of ``torch.func``? The gradients of such a call exist only until the
+        transform ends.
         """
         return any(map(is_wrapped, self.roots))
 

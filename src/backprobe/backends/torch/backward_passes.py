@@ -40,12 +40,12 @@ VERSION = attrgetter("_version")
 
 @dataclass(eq=False)
 class Output:
-    """The gradients that the calls for one output brought, by the number of a place, in order of arrival."""
+    """The gradients that the calls for one output brought, in order of arrival. The keys are numbers of places."""
 
     calls: list[BackwardCall] = field(default_factory=list)
     arrived: dict[int, Tensor] = field(default_factory=dict)
     written: dict[int, int] = field(default_factory=dict)  # versions of the held gradients when they arrived
-    known: frozenset[int] = frozenset()  # places that earlier calls with the same result have reached
+    known: frozenset[int] = frozenset()  # places that earlier calls for this output have reached
     is_grad: bool = False  # are the calls calls of ``grad()``?
     batch: int = 0  # the number of cotangents in a batched call; 0 if it is not batched
     captures: dict[Any, None] = field(default_factory=dict)  # the captures at which the calls started
@@ -57,7 +57,9 @@ class Output:
         return not all(call.is_over for call in self.calls)
 
     def and_also(self, others: Sequence[Output]) -> Output:
-        """Return this output with the gradients that other outputs have brought to further places."""
+        """Return a copy of this output. Places without a gradient get the one that another of these outputs has
+        brought.
+        """
         arrived, written = dict(self.arrived), dict(self.written)
         for one in others:
             arrived = {**arrived, **{at: each for at, each in one.arrived.items() if at not in arrived}}
@@ -89,7 +91,7 @@ class Passing:
         self.thread = threading.get_ident()
         self.begins_inside = current_pass() >= 0  # did the block begin inside a pass, so all passes are nested?
         self.is_elsewhere = False  # has another thread called backward()?
-        self.passes: dict[int, BackwardCall | None] = {}  # by the engine's number of a pass; None for other threads
+        self.passes: dict[int, BackwardCall | None] = {}  # by the engine's number of a pass; None in other threads
         self.outputs: list[Output] = []
         self.left = 0  # the number of calls of ``grad()`` for outputs beyond the limit
         self.output_of: dict[int, Output] = {}  # by the engine's number of a pass
@@ -155,7 +157,7 @@ class Passing:
         it as a leaf's ``.grad``, to which later passes would add in place.
         """
         if gradient is None or (current_pass() != self.running and not (self._counts() and number not in self.late)):
-            return  # the hook may just have been removed, because this pass starts here
+            return  # the hook does not count: it may have been removed when this pass started
         if self.batch:
             gradient = _unbatched(gradient, self.batch)
         if self.asked and number in self.asked:
@@ -165,7 +167,7 @@ class Passing:
         if number in self.arrived or gradient.requires_grad or gradient.layout is not STRIDED:
             self.add(number, gradient)
             return
-        # as in ``add``, but inline: most gradients take this path, and the call would double the cost
+        # the same work as in ``add``, but inline: most gradients take this path, and a call would double the cost
         self.arrived[number] = gradient
         self.written[number] = gradient._version
         self.held.add(id(gradient))
@@ -212,7 +214,7 @@ class Passing:
                 self.arrived[number], self.written[number] = own, own._version
 
     def notice(self, *_: Any) -> None:
-        """Note that a pass is running."""
+        """Register the pass that is running."""
         self._counts()
 
     def offer(self, number: int, gradient: Tensor) -> None:
@@ -228,7 +230,7 @@ class Passing:
         return known is not None and known() is tensor
 
     def _take_offered(self) -> None:
-        # Use the offered gradients, after a call of ``grad()`` has ended.
+        # A call of ``grad()`` has ended: store the gradients that it returned for places that no hook has observed.
         for number, gradient in self.offered.items():
             if number not in self.arrived:
                 self.add(number, gradient)
@@ -331,7 +333,7 @@ class Passing:
         return None
 
     def _output_of(self, call: BackwardCall) -> Output:
-        # Return the output that a call differentiates, which may be that of an earlier call.
+        # Return the output that a call differentiates. It may already be known from an earlier call.
         known = self._known(call) if self.outputs else None
         if known is not None:
             return known
@@ -339,10 +341,10 @@ class Passing:
         return found
 
     def _call(self) -> BackwardCall | None:
-        # Return the call in the probing thread to which the running pass belongs; None for any other pass.
+        # Return the call, made in the probing thread, to which the running pass belongs; None for any other pass.
         #
-        # Operations on a device are run by the engine's own threads while the calling thread waits, so the call is
-        # searched in that thread.
+        # Operations on a device are run by the engine's own threads while the calling thread waits, so the frames of
+        # the probing thread are searched.
         call = innermost_call(sys._getframe(1))
         if threading.get_ident() != self.thread:
             self.is_elsewhere |= call is not None
@@ -365,7 +367,7 @@ def _unbatched(gradient: Tensor, size: int) -> Tensor:
 
 
 def _ignore(call: BackwardCall) -> None:
-    """Used if no block observes the calls."""
+    """Do nothing. This function is used if no block observes the calls."""
 
 
 def _copied(gradient: Tensor | None) -> Tensor | None:
@@ -373,7 +375,7 @@ def _copied(gradient: Tensor | None) -> Tensor | None:
 
 
 class SharedLeaf:
-    """A leaf, if several processes work together, and the sum of what backward has added to its ``.grad``."""
+    """A leaf in a training with several processes, and the sum of what backward has added to the leaf's ``.grad``."""
 
     def __init__(self, number: int, tensor: Tensor) -> None:
         self.number, self.tensor = number, tensor

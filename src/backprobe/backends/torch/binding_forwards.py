@@ -23,7 +23,7 @@ from backprobe.source.reporting import reporting
 from backprobe.source.sites import Site
 
 Bound = dict[str, tuple[weakref.ref[Tensor], int]]
-"""By the names bound in one call of a forward: the tensor that the name holds, and the tensor's version."""
+"""The names that one call of a forward has bound. Each name is mapped to its tensor and the tensor's version."""
 
 
 class Hearer:
@@ -60,7 +60,9 @@ class ForwardEntry(CodeListener):
     name = wrote = bind
 
     def storing(self, at: int, owner: Any, value: Any) -> Any:
-        """Ignore an assignment into a tensor, which is a write; for any other owner report a binding."""
+        """Report a binding, unless the owner of the assigned item or attribute is a tensor: that is a write, not a
+        binding.
+        """
         return value if issubclass(type(owner), Tensor) else self.bind(at, value)
 
     def each(self, template: Any, values: Any) -> Iterator[Any]:

@@ -97,7 +97,7 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd):
         self.kept_gradients = NoneReads(self.passing)
         self.census = Census(self.passing, self.kept_gradients)
         self.partials = BlockPartials(full=options.partials == "full") if options.partials else None
-        self.is_particular = bool(self.copies or options.nonfinite or options.partials)  # is more to be computed?
+        self.is_particular = bool(self.copies or options.nonfinite or options.partials)  # are further results needed?
 
     # Methods that are called while the block runs.
 
@@ -181,7 +181,7 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd):
             self._take_partials()
             if self.useless is not None:
                 self.useless.begins(call)
-            new = [node for node in call.nodes if node not in self.noticed]  # a loop may reuse a root
+            new = [node for node in call.nodes if node not in self.noticed]  # backward may start there again
             self.noticed.update(dict.fromkeys(new))
             handles: list[Any] = [node.register_prehook(self.passing.notice) for node in new]
             alone: list[Any] = [root for root in call.roots if root.grad_fn is None and root.requires_grad]
@@ -214,7 +214,8 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd):
             self.waiting[capture] = capture.tensor
 
     def _overwritten_unseen(self, capture: Capture) -> None:
-        # An update of a parameter after backward() leaves the gradient valid, until the next gradient arrives.
+        # An optimizer may update a parameter after backward(). The parameter's gradient stays valid until the next
+        # gradient arrives.
         if current_pass() >= 0 or (capture.leaf is None and self.passing.begun <= capture.calls):
             super()._overwritten_unseen(capture)
             return
@@ -257,7 +258,7 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd):
     def computed_again(self, capture: Capture, again: Capture) -> None:
         if not capture.is_followed:
             capture.again = again
-            again.alias = None  # its numbers equal those of ``capture``
+            again.alias = None  # ``capture`` already holds the same numbers
             if not again.writes and again.geometry is None:
                 again.tensor = capture.tensor
 
@@ -308,7 +309,7 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd):
             leaf.begin()
 
     def _half_over(self) -> None:
-        # Called when such a half has added to ``.grad``, after its pass has ended.
+        # Called when one half of a split backward has added to ``.grad``, after the pass of this half has ended.
         if self.leaves:
             self._take_leaves()
 
@@ -349,8 +350,8 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd):
         return [*lost, *self.schedules.seen(), *self.census.zeros(self.passing.calls), *self._useless()]
 
     def _useless(self) -> Sequence[Reason]:
-        # Called even if it is unknown which parameters are trained, because operations are judged too, and because this
-        # releases the data of the passes.
+        # This must run even if it is unknown which parameters are trained: operations are judged too, and the data of
+        # the passes is released here.
         if self.useless is None:
             return []
         judged, runs = self.census.judged(self.passing.calls), self.census.runs

@@ -115,7 +115,7 @@ class BlockCaptures(BlockOutcomes):
         return made
 
     def _of_frozen(self, tensor: Tensor, version: int, alias: Tensor) -> Capture:
-        # The capture of a tensor that requires no gradient.
+        # Return the capture of a tensor that requires no gradient.
         capture = Capture(tensor, version, alias, self.passing.begun)
         self._note_without_history(capture)
         return capture
@@ -123,7 +123,7 @@ class BlockCaptures(BlockOutcomes):
     def _of_leaves(
         self, tensors: Sequence[Tensor], versions: Sequence[int], aliases: Sequence[Tensor]
     ) -> list[Capture]:
-        # The captures of leaves, which get a hook now.
+        # Return the captures of leaves, which get a hook now.
         numbers = range(self.count + 1, self.count + 1 + len(tensors))
         self.count += len(tensors)
         leaves = [*map(ListenedLeaf, numbers, versions)]
@@ -134,10 +134,10 @@ class BlockCaptures(BlockOutcomes):
         calls = repeat(self.passing.begun)
         return [*map(Capture, tensors, versions, aliases, calls, repeat(None), numbers, leaves)]
 
-    # single edges and leaves
+    # Methods for single edges and single leaves.
 
     def _take_edge(self, capture: Capture, previous: Capture | None, through: bool) -> None:
-        # The node of a leaf is not held, because PyTorch makes another when the leaf gets another shape or dtype.
+        # The node of a leaf is not kept, because PyTorch creates another node if the leaf gets another shape or dtype.
         tensor = capture.tensor
         if not tensor.is_leaf or tensor._is_view():
             super()._take_edge(capture, previous, through)
@@ -190,7 +190,7 @@ class BlockCaptures(BlockOutcomes):
         for at, tensor in self.leaf_hooks.items():
             hooks: Any = tensor._backward_hooks
             if len(hooks or ()) > 1 and at in hooks:
-                hooks[at] = hooks.pop(at)  # PyTorch reads a plain dict: not ``move_to_end``
+                hooks[at] = hooks.pop(at)  # PyTorch ignores the order of ``move_to_end``
         for node, output, number in self.edge_hooks.taken_off(self.passing.late):
             self.passing.late.add(number)
             self._put_prehook(node, partial(self.take, number, output, False))
@@ -205,13 +205,13 @@ class BlockCaptures(BlockOutcomes):
         capture.number = number
 
     def _listen_at(self, tensor: Tensor, node: Node, at: int, is_users: bool, is_own: bool = True) -> int:
-        # Collect what arrives at an edge under a number, which is returned. A node whose backward the user wrote may
-        # write into its arguments.
+        # Collect the gradient that arrives at an edge, and return the number under which it is stored. If ``is_users``,
+        # the user wrote the node's backward, which may write into its arguments.
         #
         # A node that is not the tensor's own, such as that of a view that was written, gets a prehook: it may belong to
         # a tensor on which the user has hooks. Nodes of leaves run no other hooks.
         self.count = number = self.numbers[node, at] = self.count + 1
-        take = MethodType(self.take_early, number)  # as ``partial``, which needs another object
+        take = MethodType(self.take_early, number)  # faster than ``partial``, which creates one more object
         if is_users or not is_own or not self.edge_hooks.put(tensor, node, at, number, take):
             self.prehooked.add(number)
             self._put_prehook(node, partial(self.take, number, at, is_users))
@@ -219,4 +219,4 @@ class BlockCaptures(BlockOutcomes):
 
     def _put_prehook(self, node: Node, hook: Callable[..., None]) -> None:
         handle = node.register_prehook(hook)
-        self.hooks += (handle.hooks_dict_ref(), handle.id)  # keeping the handle would be one more object to collect
+        self.hooks += (handle.hooks_dict_ref(), handle.id)  # a kept handle would be one more object for the collector

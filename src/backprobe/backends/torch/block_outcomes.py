@@ -37,11 +37,11 @@ CALL = attrgetter("called", "at", "places", "has_cotangents", "asked")
 OVERWRITTEN, APART = Reason("gradient_overwritten"), Reason("gradients_lie_apart")
 UNHEARD = Reason("hooks_taken_off")
 UNCLEAR = attrgetter("is_unclear")
-OF_NUMBER = attrgetter("status", "why", "in_vain", "unasked", "version")  # see ``WithoutHistory``
+OF_NUMBER = attrgetter("status", "why", "in_vain", "unasked", "version")  # fields of a capture without an edge
 
 
 def with_history(capture: Capture) -> Capture:
-    # Return the capture as reentrant checkpoints recomputed it, following several recomputations.
+    # Return the capture as reentrant checkpoints recomputed it. A capture may have been recomputed several times.
     again = None if capture.again is None else with_history(capture.again)
     if again is not None and again.edge is not None:
         return again.but(version=capture.version, alias=capture.alias, snapshot=capture.snapshot, calls=capture.calls)
@@ -155,7 +155,7 @@ class BlockOutcomes(TorchTape, BlockTape):
     def _unheard(self, columns: Columns, output: Output) -> list[int]:
         # Return the numbers of the leaves that these calls reached although PyTorch has removed their hooks.
         leaves = {leaf.number: columns.tensors[at] for at, leaf in enumerate(columns.listened) if leaf is not None}
-        if self.is_shared:  # then ``.grad`` is read instead
+        if self.is_shared:  # with several processes, ``.grad`` is read instead
             return []
         with self.quiet(), self.passing.closed():
             found = {id(leaf) for leaf in lost_hooks.lost([*{id(one): one for one in leaves.values()}.values()])}
@@ -216,15 +216,15 @@ class BlockOutcomes(TorchTape, BlockTape):
         return scales(self.multiples, captures, {**leaves, **recorded}, derivatives, self.scaled)
 
     def _judged(self, capture: Capture, touched: Mapping[int, Reason]) -> Capture:
-        # Return a capture in its state after backward. It is marked as opaque if the gradient stored for its number is
-        # not its own.
+        # Return a capture in its state after backward. It is marked as opaque if the stored gradient does not belong to
+        # it.
         if capture.is_rare or capture.leaf is not None:
             capture = with_history(capture)
         return capture.but(opaque=touched[capture.number]) if capture.number in touched else capture
 
     def _why_of_leaf(self, capture: Capture, output: Output) -> Missing | None:
-        # Return why this version of a leaf has no gradient: it was written later, or was named after backward() had
-        # ended.
+        # Return why this version of a leaf has no gradient: the leaf was written later, or it was named only after
+        # backward() had ended.
         leaf = capture.leaf
         if leaf is None:
             return None
@@ -268,7 +268,7 @@ class BlockOutcomes(TorchTape, BlockTape):
         }
 
     def _begun_at(self, output: Output) -> list[Node]:
-        # Return the nodes from which the unlimited calls started. These calls reached all leaves.
+        # Return the nodes from which the calls without ``inputs=`` started. Such calls bring gradients to all leaves.
         return [node for call in output.calls if not call.is_limited for node in call.nodes]
 
     def _is_alone(self) -> bool:

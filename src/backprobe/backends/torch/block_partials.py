@@ -161,7 +161,9 @@ class Links:
 
 
 def fits(block: Tensor, arrived: Tensor, source: Capture) -> bool:
-    """Is this the block for a single cotangent and for this value itself, rather than for the base of a view?"""
+    """Was this Jacobian block computed for a single cotangent, and for this value itself instead of the base of
+    a view?
+    """
     return source.geometry is None and block.numel() == arrived.numel() * source.tensor.numel()
 
 

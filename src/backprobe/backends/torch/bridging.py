@@ -72,7 +72,7 @@ class TorchBridges(Bridges):
     """Implements ``Bridges`` for PyTorch."""
 
     def __init__(self) -> None:
-        self.known: list[Tensor] = []  # values at which bridges start
+        self.known: list[Tensor] = []  # the tensors whose history was added to values
 
     def bridged(self, value: Any, source: Any) -> Any | None:
         made = bridged(value, source)

@@ -30,8 +30,8 @@ def rare(name: str) -> Any:
 
 
 class _Fields:
-    # The attributes of every capture. With slots, setting one never makes a dictionary: Python makes one for each
-    # instance of a class that got an attribute which its first instances had not.
+    # The attributes of every capture, as slots. Without slots, Python would create a dictionary for each capture that
+    # gets an attribute which the first captures of the process did not have.
     __slots__ = (
         "alias",
         "calls",
@@ -72,9 +72,10 @@ class Capture(_Fields):
         number: int = -1,
         leaf: ListenedLeaf | None = None,
     ) -> None:
-        """``calls`` is how many backward() calls came before the tensor was named, and ``number`` the number under
-        which gradients for this version arrive. ``leaf`` is set if no edge is kept, because the tensor itself has a
-        hook.
+        """``calls`` is the number of backward() calls before the tensor was named.
+
+        ``number`` is the number under which gradients for this version arrive. ``leaf`` is set if the tensor itself has
+        a hook; then no edge is kept.
         """
         self.tensor, self.version, self.alias = tensor, version, alias
         self.calls, self.edge, self.number, self.leaf = calls, edge, number, leaf
@@ -89,7 +90,7 @@ class Capture(_Fields):
         return self.edge is not None or self.leaf is not None
 
     def but(self, **changed: Any) -> Capture:
-        """A copy with these changes."""
+        """Return a copy in which these attributes are changed."""
         other = copy(self)
         for name, value in changed.items():
             setattr(other, name, value)
@@ -97,33 +98,35 @@ class Capture(_Fields):
 
 
 def with_edges(captures: Sequence[Capture]) -> list[Capture]:
-    """The captures. Those of leaves with a hook get the edge at which their gradients arrive."""
+    """Return the captures. A leaf with a hook gets the edge at which its gradients arrive."""
     return [c if c.leaf is None else c.but(edge=gradient_edge(c.tensor)) for c in captures]
 
 
 class Unfollowed(NamedTuple):
-    """Facts about a tensor without a history, noted when it was named. They will tell why it has none."""
+    """Facts about a tensor without a history, noted when the tensor was named. The reason is derived from them
+    later.
+    """
 
     mode: str  # the mode that switched gradients off, or ""
-    requires_grad: bool  # its base requires a gradient, but autograd leads none to this view
-    is_beside: bool  # did it share memory with a capture that has a history?
+    requires_grad: bool  # does the base of this view require a gradient that autograd does not pass to the view?
+    is_beside: bool  # did the tensor share memory with a capture that has a history?
 
 
 class ListenedLeaf:
-    """A leaf with a hook of ours. A gradient that arrives belongs to its current version, unless older ones were used.
+    """A leaf with a hook of ours. A gradient belongs to its current version, unless an operation used an older version.
 
     ``written`` is the engine's count of nodes at the last write. Nodes that used older numbers have smaller sequence
     numbers.
     """
 
     written = -1
-    superseded: int | None = None  # how many backward() calls came before its second version
-    is_fresh = False  # did this pass start only from uses of its newest numbers?
+    superseded: int | None = None  # the number of backward() calls before it was first written to
+    is_fresh = False  # does this pass start only from operations that used its newest numbers?
     is_unclear = False
 
     def __init__(self, number: int, version: int) -> None:
         self.number = number  # the number under which gradients for its newest version arrive
-        self.first = number  # the number at which it got the hook
+        self.first = number  # its number when it got the hook
         self.version = version  # the newest known version
 
     def write(self) -> None:
@@ -135,7 +138,7 @@ class ViewWrite:
     """A write through a view: autograd passes the gradient to the base, around the view."""
 
     node: Node  # the base's CopySlices node
-    geometry: Geometry  # of the written view
+    geometry: Geometry  # the geometry of the written view
 
 
 def version(tensor: Tensor) -> int:

@@ -363,7 +363,7 @@ def _differentiated(
     for call, each in zip(calls, outputs, strict=True):
         tensors, gradients = call.outputs_and_gradients(each)
         for tensor, gradient in zip(tensors, gradients, strict=True):
-            # one output may be computed from another, so the stored gradient must replace the sum that arrives here
+            # one output may be computed from another, so the gradient that arrives here is replaced by the stored one
             if tensor.grad_fn is not None:
                 tensor.grad_fn.register_prehook(partial(_exchanged, tensor.output_nr, gradient))
         begun += tensors

@@ -62,10 +62,11 @@ class Columns:
         return dict(zip(map(KEY, map(self.edges.__getitem__, followed)), followed, strict=True))
 
     def inputs(self, *, later: bool = False) -> Sequence[tuple[int, ...]]:
-        """For each capture, the captures that flow into it without passing another one. With ``later``, they are
-        computed on demand.
+        """For each capture, the captures from which it is computed directly. With ``later``, they are computed on
+        demand.
 
-        A leaf that was written in place is captured several times. A value uses the last of these captures before it.
+        A leaf that was written in place is captured several times. Of these captures, the last one before the value
+        counts.
         """
         listened = [*compress(range(len(self.listened)), self.listened)]
         leaves = dict(zip(map(id, map(self.tensors.__getitem__, reversed(listened))), reversed(listened), strict=True))
@@ -116,7 +117,7 @@ class Columns:
         return [*compress(self.captures, map(ne, map(PLACE, self.tensors), self.places))]
 
     def values(self, versions: Sequence[int], live: bool) -> list[Any]:
-        """The value of each capture; None if ``outcome`` has to determine it.
+        """The value of each capture; None if ``outcome`` has to determine the value.
 
         ``versions`` are the present versions of the tensors.
         """

@@ -21,7 +21,7 @@ class CompiledBefore:
 
     def __init__(self) -> None:
         self.codes = set(compiled_codes())
-        self.well: frozenset[tuple[int, bool]] = frozenset()  # parts that were examined without any finding
+        self.well: frozenset[tuple[int, bool]] = frozenset()  # parts that were examined and ran no such code
 
     def around(self, model: Module, heard: Collection[Module]) -> str | None:
         """Return the name of a module or function, compiled earlier, that ran a part of a model in which no module was

@@ -34,8 +34,9 @@ NARROW = frozenset({torch.float32, torch.float16, torch.bfloat16})
 LEAST = 1e-33
 """Mean squares below this may be wrong in the fifth digit in float32, whose smallest normal number is 1.2e-38."""
 ABREAST, TOGETHER = 4, 4096
-"""The number of parts that are combined pairwise before they are summed, because each addition waits for the one
-before; and the number of results that are summed in float32.
+"""The number of parts into which a tensor is split, and the largest count of numbers that are summed in float32.
+
+The parts are combined pairwise before they are summed, because in one long sum each addition waits for the one before.
 """
 
 
@@ -63,7 +64,7 @@ def _merged_outside(row: Kept, plain: Tensor, numbers: Tensor) -> Tensor | None:
         torch.ops.backprobe.merge_kept(*row, _quick(plain), plain)
         return None
     copy: Tensor = torch.ops.backprobe.merge_and_copy(*row, _quick(plain), plain, numbers.detach())
-    return None if numbers.requires_grad else copy  # one with history runs outside of graphs, which drop nothing
+    return None if numbers.requires_grad else copy  # outside of compiled graphs if it has a history
 
 
 def _merged_there(row: Tensor, new: Tensor) -> Tensor:
@@ -75,7 +76,7 @@ def _quick(plain: Tensor) -> Tensor | None:
     # Return the number of zeros, sum, sum of squares and extremes; None if there is no fast algorithm.
     if plain.dtype not in NARROW or type(plain.numel()) is not int:
         return None
-    # for few numbers, exact sums cost nothing
+    # few numbers are summed in float64, which costs nothing
     parts = _abreast(plain.double() if plain.numel() <= TOGETHER else plain.float())
     zeros = _sum([torch.where(part == 0, 1.0, 0.0).to(part.dtype) for part in parts])
     extremes = [_both(torch.minimum, parts).amin(-1).amin(), _both(torch.maximum, parts).amax(-1).amax()]
@@ -139,8 +140,8 @@ class CompiledRows:
         setattr(self, f"row{place}", row)
 
     def take(self) -> dict[int, Row | Tensor]:
-        """Return the statistics merged since the last call, and reset the rows: CPU rows that have numbers, and all
-        other rows.
+        """Return the statistics merged since the last call, and reset the rows. Rows on the CPU that received no
+        numbers are left out.
         """
         taken: dict[int, Row | Tensor] = {}
         for place, row in self.places.items() if len(self.there) < len(self.places) else ():
@@ -164,9 +165,10 @@ def _wide(device: str) -> torch.dtype:
 
 
 def _merge(row: Tensor, quick: Tensor | None, numbers: Tensor) -> None:
-    # Merge new numbers into a row, using their fast statistics if these are right.
+    # Merge new numbers into a row. The fast statistics are used if they are accurate; otherwise the numbers are read
+    # again.
     new = (None if quick is None else _checked(quick.tolist(), float(numbers.numel()))) or row_of(numbers)
-    if isinstance(new, tuple):  # there is no row if a tensor has no numbers
+    if isinstance(new, tuple):  # None if the tensor has no numbers
         held = row.numpy()
         held[:] = merged(held.tolist(), new)
 
@@ -183,7 +185,7 @@ def _merge_and_copy(rows: str, place: int, quick: Tensor | None, plain: Tensor, 
 
 
 def _checked(quick: list[float], count: float) -> Row | None:
-    # Return the row of fast statistics; None if they are wrong.
+    # Return the row of the fast statistics; None if they are not accurate.
     zeros, _, squares, *_ = quick
     if math.isfinite(squares) and (squares >= LEAST * count or zeros == count):
         return (count, count, 0.0, 0.0, 0.0, *quick)

@@ -54,7 +54,7 @@ class CompiledStatistics:
         return places
 
 
-# traced by Dynamo: plain code that it can trace line by line
+# The following functions are traced by Dynamo, so they use only plain code that Dynamo can trace line by line.
 
 
 def heard(statistics: CompiledStatistics, module: Module, output: Any, keys: tuple[str, ...] = ()) -> None:

@@ -1,5 +1,5 @@
-"""Custom functions with a backward in Python: the places where it returned None or zeros, and the functions that it
-calls unrecorded.
+"""Custom functions with a backward in Python: the places at which this backward returned None or zeros, and the
+functions that it calls, whose operations are not recorded.
 """
 
 from __future__ import annotations
@@ -44,13 +44,15 @@ class ByHand:
 
 @dataclass
 class Givers:
-    """For all nodes that backward may reach from some roots: which nodes pass gradients to which."""
+    """The nodes that backward may reach from some roots, and for each of them the nodes that pass gradients to it."""
 
     roots: Iterable[Node]
 
     @cached_property
     def of(self) -> dict[Node, list[Node]]:
-        """For each node, the nodes that pass gradients to it. Empty if no node is written in Python."""
+        """For each node, the nodes that pass gradients to it. The result is empty if no node's backward is written in
+        Python.
+        """
         found: dict[Node, list[Node]] = {}
         nodes = all_nodes(self.roots)
         for node in nodes if any(isinstance(node, BackwardCFunction) for node in nodes) else ():

@@ -34,12 +34,12 @@ _codes = lookup("torch._dynamo.convert_frame.input_codes")
 _entries = lookup("torch._C._dynamo.eval_frame._debug_get_cache_entry_list")
 
 FINDS_EFFECTS = lookup("torch._library.utils.is_impure") is not None
-"""Does every part of the compiler check whether an operator declares an effect? Older releases check only which tensors
-it writes.
+"""Do all parts of the compiler respect the effect that an operator declares? Older releases only look at the tensors
+that an operator writes to.
 """
 
 is_exporting: Callable[[], bool] = lookup("torch.compiler.is_exporting") or (lambda: False)
-"""Is ``torch.export`` tracing? Always False in older releases, which do not say so."""
+"""Is ``torch.export`` tracing? Always False in older releases, because they do not provide this function."""
 
 
 def compiled_codes() -> Iterator[CodeType]:

@@ -1,4 +1,6 @@
-"""Replacements for operations that cut the graph, with which gradients flow: data for ``Backend.edits``."""
+"""Data for ``Backend.edits``: for each operation that cuts the graph, the code of a replacement through which gradients
+flow.
+"""
 
 from __future__ import annotations
 

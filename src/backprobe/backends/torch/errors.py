@@ -93,7 +93,7 @@ def failure(
     if freed is not None:
         return replace(freed, lines=_line(error))
     if kind == "not_in_graph":
-        # ``inputs`` is read second, because it may be a generator that is exhausted by now
+        # read ``inputs`` only if ``t_inputs`` is missing: it may be a generator that is exhausted by now
         return _unused(known, roots, _tensors(call, "t_inputs", "inputs"), error)
     if kind in ("leaf_written", "view_written") or (kind == "inference" and written):
         return _written(kind, error, known, written)
@@ -313,7 +313,7 @@ def _freed(known: KnownCaptures, roots: Sequence[Tensor], calls: Sequence[Backwa
         for at in _carried(known, roots)
         if not gone_through.keys().isdisjoint(graph.nodes(known.captures[at].tensor))
     ]
-    survivors |= dict.fromkeys(beside)  # for example an LSTM's second state, which is carried along with the first
+    survivors |= dict.fromkeys(beside)  # other values kept for later steps, such as an LSTM's second state
     return Failure("freed", tuple(survivors), users=tuple(users), earlier=passed.at, is_one_forward=not new)
 
 

@@ -29,24 +29,26 @@ from backprobe.backends.torch.graph import Key, key
 from backprobe.backends.torch.private import DisableTorchFunction, disable_current_modes
 from backprobe.backends.torch.tensors import ORDINARY, Geometry
 
-Gradients = dict[int, Tensor]  # by position of the capture
+Gradients = dict[int, Tensor]  # the keys are positions of captures
 HOOKS = attrgetter("_backward_hooks")
 
 
 @dataclass
 class Arrivals:
-    """The gradients that arrived at each edge, how the user's hooks changed them, and those led around views."""
+    """The gradients that arrived at each edge, the same gradients after the user's hooks, and those that bypassed
+    views.
+    """
 
     arrived: dict[Key, Tensor | None]
     after_hooks: dict[Key, Tensor]
-    around: dict[Node, Tensor]  # by CopySlices node: what flows on to the base's older version
+    around: dict[Node, Tensor]  # by CopySlices node: the gradient that the node passes on to the base's older version
 
     def at(self, edge: Key) -> Tensor | None:
         """The gradient that flows on from an edge, after the user's hooks; None if nothing arrived."""
         return self.after_hooks.get(edge, self.arrived.get(edge))
 
     def around_view(self, capture: Capture, write: ViewWrite) -> Tensor | None:
-        """The part of a view's gradient that autograd led around it because of this write."""
+        """The part of a view's gradient that bypassed the view because of this write through it."""
         flowing, base = self.around.get(write.node), capture.tensor._base
         if flowing is None or base is None:
             return None
@@ -58,7 +60,7 @@ class Arrivals:
         return {at: gradient for at, gradient in found.items() if gradient is not None}
 
     def gradient(self, capture: Capture) -> Tensor | None:
-        """What arrived at a capture, as far as it belongs to this version."""
+        """Return the part of the gradient at a capture's edge that belongs to the captured version."""
         if capture.edge is None or capture.opaque:
             return None
         gradient = self.at(key(capture.edge))
@@ -72,10 +74,11 @@ class Arrivals:
 
 
 def put_hook(leaf: Tensor, hook: Callable[[Tensor], Any]) -> tuple[dict[int, Any], int]:
-    """``leaf.register_hook(hook)`` without the handle: the dictionary that now holds the hook, and the key.
+    """Do the same as ``leaf.register_hook(hook)``, without creating a handle. Returns the dictionary that holds the
+    hook, and the key.
 
     Creating a handle takes three times as long as the rest, and a step needs one for each parameter. Tensors of other
-    types may define ``register_hook`` themselves, so it is called for them.
+    types may define ``register_hook`` themselves, so their own method is called.
     """
     if type(leaf) not in ORDINARY:
         handle = leaf.register_hook(hook)  # type: ignore[no-untyped-call]  # it has no type
@@ -90,9 +93,10 @@ def put_hook(leaf: Tensor, hook: Callable[[Tensor], Any]) -> tuple[dict[int, Any
 
 
 def put_hooks(leaves: Sequence[Tensor], hooks: Iterable[Callable[[Tensor], Any]]) -> tuple[list[dict[int, Any]], int]:
-    """``put_hook`` for several ordinary tensors. Returns the dictionaries, and the key in the first of them.
+    """Put hooks on several ordinary tensors, as ``put_hook`` does. Returns the dictionaries, and the key in the first
+    of them.
 
-    Each further key is greater by one.
+    The keys in the following dictionaries are each greater by one.
     """
     first, held = RemovableHandle.next_id, list[Any]()
     RemovableHandle.next_id = first + len(leaves)
@@ -109,15 +113,15 @@ MOST_CARRIERS = 64
 """The most outputs of one node that have carriers."""
 
 CARRIERS: list[dict[int, Tensor]] = []
-"""Unused tensors through which a hook is put at an edge, by the number of the output at which they are."""
+"""Tensors that only serve to pass a hook to a node. The key is the number of the output of the node."""
 
 
 class EdgeHooks:
     """Hooks at the outputs of nodes, each in a dictionary of its own.
 
-    ``node.register_prehook`` creates a handle, which takes three times as long as all this. So the dictionary is passed
-    to the node in the way in which PyTorch passes a tensor's hooks. Our hook runs before hooks that the user puts on
-    the tensor later. If there are any when a pass starts, a prehook replaces ours and runs after them.
+    ``node.register_prehook`` creates a handle, which takes three times as long as this class needs. So a dictionary of
+    hooks is passed to the node in the way in which PyTorch passes a tensor's hooks. Our hook runs before hooks that the
+    user puts on the tensor later. If there are any when a pass starts, a prehook replaces ours and runs after them.
     """
 
     def __init__(self) -> None:
@@ -129,7 +133,7 @@ class EdgeHooks:
         self.hooks: list[Any] = []
 
     def put(self, tensor: Tensor, node: Node, at: int, number: int, hook: Callable[[Tensor], Any]) -> bool:
-        """Call a hook with what arrives at this output of a node, whose tensor is given. Returns whether that is
+        """Call a hook with the gradient that arrives at this output of the tensor's node. Returns False if this is not
         possible.
         """
         carrier = self.carriers.get(at)
@@ -144,7 +148,8 @@ class EdgeHooks:
         return True
 
     def taken_off(self, late: Collection[int]) -> list[tuple[Node, int, int]]:
-        """Remove the hooks of tensors that now have others. Returns the node, output and number of each.
+        """Remove our hooks from tensors on which the user has put hooks since. Returns the node, output and number of
+        each.
 
         ``late`` are the numbers of those that were removed before.
         """
@@ -167,7 +172,7 @@ class EdgeHooks:
 
 
 def _carrier(at: int) -> Tensor:
-    # A tensor that is output number ``at`` of some node, unless a transform of torch.func replaces it by another.
+    # Return a tensor that is output number ``at`` of some node. Inside a transform of torch.func its number may differ.
     if not at:
         return torch.empty(0)
     with torch.inference_mode(False), torch.enable_grad(), disable_current_modes(), DisableTorchFunction():
@@ -177,7 +182,7 @@ def _carrier(at: int) -> Tensor:
 def arrive(options: Options, output: Tensor, cotangent: Tensor | None, captures: Sequence[Capture]) -> Arrivals:
     """Run backward once, and collect the gradients at the edges of all captures."""
     wanted: dict[Key, GradientEdge] = {key(c.edge): c.edge for c in captures if c.edge is not None}
-    if options.nonfinite and wanted:  # NaN on the way to a leaf that was not selected is also made in some line
+    if options.nonfinite and wanted:  # also at other leaves, on the way to which NaN may arise
         wanted |= {(node, 0): GradientEdge(node, 0) for node in graph.nodes(output) if node.name() == graph.LEAF}
     around: dict[Node, Tensor] = {}
     after_hooks: dict[Key, Tensor] = {}
@@ -186,7 +191,7 @@ def arrive(options: Options, output: Tensor, cotangent: Tensor | None, captures:
             for write in capture.writes:
                 hooks.callback(write.node.register_hook(partial(_take, around, write.node, 0)).remove)
                 follower, number = write.node.next_functions[0]
-                if follower is not None:  # the engine runs a node only if it leads to something requested
+                if follower is not None:  # the engine runs a node only if it leads to a requested edge
                     wanted.setdefault((follower, number), GradientEdge(follower, number))
             has_hooks = capture.tensor._backward_hooks or capture.is_changed
             if capture.edge is not None and (

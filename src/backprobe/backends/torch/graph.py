@@ -180,7 +180,9 @@ def all_nodes(roots: Iterable[Node]) -> list[Node]:
 
 
 def is_older(output: Tensor, start: int) -> bool:
-    """Does backward go through nodes older than this count of nodes? The program may go through them a second time."""
+    """Does backward go through nodes that were created before this count of nodes? The program may then run backward
+    through them again.
+    """
     return min([node._sequence_nr() for node in nodes(output)], default=start) < start
 
 

@@ -88,7 +88,7 @@ class TorchGuarding(PassGuarding[EnginePass]):
         ]
 
     def around(self, following: Callable[..., Any], module: Module, /, *args: Any, **kwargs: Any) -> Any:
-        """Observe a call that may run no hooks. If it does run hooks, they report the same call, which counts once."""
+        """Observe a call of a module whose class may bypass hooks. If hooks report the same call, it counts once."""
         self._before(module, args)
         try:
             output = following(module, *args, **kwargs)
@@ -118,10 +118,10 @@ class TorchGuarding(PassGuarding[EnginePass]):
 
     def _before(self, module: Module, args: Any) -> None:
         if self.running is not None or self.is_repeating or self.schedules.is_inferring:
-            return  # nearly all calls
+            return  # true for nearly all calls
         if (
             is_dynamo_compiling() or threading.get_ident() != self.thread
-        ):  # Dynamo traces hooks, and breaks at the second
+        ):  # Dynamo traces hooks, and the graph would break at the next condition
             return
         if module not in self.known and not (module in self.foreign and self.has_looked):
             self.foreign.add(module)
@@ -140,7 +140,8 @@ class TorchGuarding(PassGuarding[EnginePass]):
         return self.guarded[module]
 
     def _after(self, module: Module, args: Any, *rest: Any) -> None:
-        # Called after each call of a module. A call that raised has returned None, and is reported without keywords.
+        # Called after each call of a module. If the call raised an error, PyTorch passes no keywords and None as its
+        # output.
         running = self.running
         if running is None or module is not running[0]:
             return
@@ -203,8 +204,8 @@ class TorchGuarding(PassGuarding[EnginePass]):
         return {f"{path}.{name}" if path else name for path, name, one in named if grad_of(one) is None}
 
     def _ended(self, running: int, again: bool) -> None:
-        # End a pass. This runs after the callbacks that others have queued, because processes may have to average
-        # gradients first.
+        # End a pass. This runs after the callbacks that others have queued, because a callback may first average the
+        # gradients of several processes.
         if again:
             queue_callback(partial(self._ended, running, False))
             return

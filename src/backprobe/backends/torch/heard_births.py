@@ -27,7 +27,7 @@ FRAME = re.compile(r'^  File "(.*)", line (\d+), in ', re.MULTILINE)
 
 
 class HearingBirths(DispatchMode):
-    """Calls ``heard`` for each operation that makes NaN without NaN in an operand, or Inf from finite operands."""
+    """Calls ``heard`` for each operation that makes NaN although no operand has NaN, or Inf from finite operands."""
 
     def __init__(self, heard: Callable[[HeardBirth], None]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # PyTorch has no type for it

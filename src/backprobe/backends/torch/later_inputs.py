@@ -27,7 +27,7 @@ class LaterInputs(Sequence[Inputs]):
         LAST.waiting = ref(self)
 
     def settle(self) -> list[Inputs]:
-        """Compute them, and release the graph."""
+        """Compute the inputs, and release the graph."""
         if self.find is not None:
             self.found, self.find = self.find(), None
         return self.found

@@ -44,9 +44,7 @@ class ModuleState:
         self.held = {id(part): {name: self._copy(one, copies) for name, one in vars(part).items()} for part in parts}
 
     def of(self, part: Module) -> dict[str, Any]:
-        """Return the attributes of a module as they were; for a module that is not part of the saved one, as they are
-        now.
-        """
+        """Return the saved attributes of a module. A module that was not saved gives its current attributes."""
         return self.held.get(id(part)) or dict(vars(part))
 
     def _copy(self, value: Any, copies: dict[int, Tensor]) -> Any:
@@ -89,8 +87,8 @@ class Lent:
         return module.forward(*args, **kwargs)
 
     def _swapping(self, following: Callable[..., Any], module: Module, /, *args: Any, **kwargs: Any) -> Any:
-        # Called when ``functional_call`` exchanges tensors of a module. It puts them into the copies, and removes them
-        # again.
+        # Called instead of PyTorch's function with which ``functional_call`` replaces tensors of a module. The module
+        # gets its copies first, so the tensors are put into the copies.
         self.lend(module)
         return following(module, *args, **kwargs)
 

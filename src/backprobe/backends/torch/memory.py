@@ -120,7 +120,7 @@ class TorchMemory(MemoryHearing):
 
     def step(self) -> None:
         if self.bounds[-1] == nodes_made():
-            return  # another optimizer of the same step
+            return  # another optimizer has already ended this step
         self.bytes.end()
         self.bounds.append(nodes_made())
         self.hooks.append(sum(len(hooks) for hooks in self._hooks()))
@@ -149,8 +149,8 @@ class TorchMemory(MemoryHearing):
         return self.paths.get(id(module)) or type(module).__name__
 
     def _look_at_gradients(self) -> None:
-        # Look at the gradients when a step starts. Gradients that are set to zero each time, instead of to None, keep
-        # memory.
+        # Look at the gradients when a step starts. If the program sets them to zero before each step, instead of to
+        # None, their memory is never freed.
         for at, optimizer in self.optimizers.items():
             every = [own.grad for group in optimizer.param_groups for own in group["params"] if own.grad is not None]
             if all(gradient._version and not gradient.count_nonzero() for gradient in every):

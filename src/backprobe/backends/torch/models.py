@@ -285,7 +285,7 @@ class _Reporter:
         return output
 
     def called(self, module: Module, args: Any, output: Any) -> Any:
-        # Called after a call that runs no hooks.
+        # Called after a call of a module that bypassed the hooks.
         paths = self.hooked.get(module) or self.paths.get(module, ())
         return self.returned(paths, module, args, output)
 
@@ -323,7 +323,7 @@ class _Reporter:
                     self.paths[module] = (*self.paths.get(module, ()), *own)
         else:
             self.paths.update(zip(heard, chosen.paths, strict=True))
-        if not before:  # later, a forward may already be running, and is not replaced
+        if not before:  # in a later walk, a forward may be running, so none is replaced
             places, reporting = chosen.locals
             asked = [*map(modules.__getitem__, places)]
             are_first = map(eq, map(self.known.__getitem__, asked), reporting)
@@ -389,7 +389,7 @@ def call_with(module: Module, forward: Callable[..., Any], /, *args: Any, **kwar
 # Modules that cannot be recorded correctly, and are therefore refused.
 
 Refusal = tuple[str, str, str]
-"""The headline, the reason, and the code to write instead."""
+"""The texts of a refusal: the headline, the reason, and the code to write instead."""
 
 COMPILED: Refusal = (
     "a compiled model or function cannot be probed",

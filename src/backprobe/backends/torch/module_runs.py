@@ -30,7 +30,7 @@ from backprobe.record.training import APPLIED, CHECKPOINT, ModuleCall
 from backprobe.source.frames import name_in
 from backprobe.source.user_code import package
 
-MOST = 8  # the most calls that are kept for one module
+MOST = 8  # the most calls that are stored for one module
 
 
 class ModuleRuns:
@@ -130,12 +130,11 @@ class ModuleRuns:
         return next((one for one in reversed(around) if places & self.calls.get(id(one), {}).keys()), module)
 
     def has_recorded(self, module: Module) -> bool:
-        """Did the module run with gradients on, or inside a checkpoint that did?"""
+        """Did the module run with gradients enabled, or inside a checkpoint that ran with gradients enabled?"""
         return any(not mode or mode == CHECKPOINT for _, mode, _ in self.of(module))
 
     def of(self, module: Module) -> list[tuple[Instruction, str, Source | None]]:
-        """Return the calls of a module, each with the mode because of which it keeps no history, and the line that set
-        the mode.
+        """Return the calls of a module. Each has the mode that prevented a history, and the line that set this mode.
 
         If a checkpoint has not recomputed its part, it is unknown whether code inside it disables gradients.
         """

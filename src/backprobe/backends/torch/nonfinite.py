@@ -26,14 +26,14 @@ INF: Kind = "inf"
 NAN: Kind = "nan"
 BADNESS: dict[Kind, int] = {FINITE: 0, INF: 1, NAN: 2}
 NOTHING = -1  # returned instead of an index, for a tensor without numbers
-SUMMED = -2  # returned instead of an index, for a tensor whose sum is finite, so all its numbers are
-NARROW = 2  # in bytes: narrower dtypes have no extremes of their own, and no sum
+SUMMED = -2  # returned instead of an index, for a tensor that is known to be finite because its sum is finite
+NARROW = 2  # in bytes; narrower dtypes are converted first, because PyTorch cannot sum them or find their extremes
 WIDE = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16})
 Extremes = tuple[Tensor, Tensor]
 
 
 def _is_plain(tensor: Tensor) -> bool:
-    # Can the tensor be summed directly? Most tensors can, and there are many.
+    # Can the tensor be summed directly, without any conversion? This is a fast test, because most tensors can.
     return (
         type(tensor) is Tensor
         and tensor.is_cpu
@@ -143,13 +143,13 @@ def _count(tensor: Tensor, told: str) -> Nonfinite:
 
 @lru_cache(1024)
 def _finite(size: int) -> Nonfinite:
-    # cached, because most tensors are finite, and sizes repeat
+    # Cached, because most tensors are finite, and the same sizes occur repeatedly.
     return Nonfinite(0, 0, size)
 
 
 def unfit(named: Mapping[str, Tensor]) -> Found:
-    """Return the counts for tensors that contain NaN or Inf. Each device is waited for once, and finite tensors are
-    read once.
+    """Return the counts for tensors that contain NaN or Inf. A finite tensor is read once, and each device is waited
+    for once.
     """
     with torch.no_grad():
         doubted = _in_doubt(named)

@@ -23,7 +23,7 @@ from backprobe.backends.torch.private import current_pass
 from backprobe.record.nonfinite import BackwardOp, LocalDerivative
 
 Look = tuple[int, int, int]
-"""The number under which the finiteness of a gradient was examined, its address and its size."""
+"""The number of an examined gradient, under which the result is read later; and the gradient's address and size."""
 
 
 class Births:
@@ -42,7 +42,8 @@ class Births:
         self.followers: list[list[tuple[int, int]]] = []  # for each node, the places to which its gradients go
         self.givers: dict[tuple[int, int], int] = {}  # the number of nodes that pass gradients to a place
         self.passing: dict[tuple[int, int], Look] = {}  # gradients that were passed to a place and have not arrived yet
-        # (node, received, (place, returned)) as numbers of examined gradients
+        # Each item: the number of a node, the numbers of the gradients that it received, and pairs of a place and the
+        # number of the gradient that it returned there. All numbers are those of examined gradients.
         self.seen: list[tuple[int, list[int], list[tuple[int, int]]]] = []
         self.local: dict[tuple[int, int], LocalDerivative] = {}  # the key is an index in ``seen``, and a place
         self.decomposing: set[int] = set()  # indices in ``seen`` of operations that decompose a matrix
@@ -69,7 +70,7 @@ class Births:
         return reached
 
     def listen_to_one_pass(self, output: Tensor) -> None:
-        """Examine the nodes in the next pass only, because passes that compute local partials do not bring
+        """Examine the nodes in the next pass only. Later passes compute local partials, and their results are not
         gradients.
         """
         first: list[int] = []
@@ -134,9 +135,9 @@ class Births:
         return replace(passed, outcomes=outcomes)
 
     def _found(self, captures: Sequence[Capture], of: Collection[int] | None) -> dict[int, tuple[BackwardOp, ...]]:
-        # Return the operations that made NaN or Inf from less bad gradients, in order, by the capture to whose line
-        # they belong.
-        if not self.judged:  # nothing is in doubt
+        # Return the operations that made NaN from gradients without NaN, or Inf from finite ones, in order. The keys
+        # are the captures whose lines the operations belong to.
+        if not self.judged:  # every gradient was finite
             return {}
         told = self.judged.kinds()
         births = []
@@ -170,7 +171,7 @@ def _always() -> bool:
 
 
 def _first_recorded(edge: tuple[Node | None, int], places: Mapping[Key, Sequence[int]]) -> int | None:
-    # Return the capture to which a gradient flows: the one at this edge, or the only one that it can reach next.
+    # Return the capture to which a gradient flows: the one at this edge, or the next one, if there is only one.
     node, number = edge
     if node is None:
         return None

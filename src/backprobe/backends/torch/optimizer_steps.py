@@ -23,13 +23,15 @@ MOST = 16  # the most calls that are remembered, because an error is about one o
 
 @dataclass(frozen=True)
 class OptimizerStep:
-    """One call of ``step()``: the parameters with their versions before and after it, and the user's line."""
+    """One call of ``step()``: each parameter with its version before and after the call, and the user's line."""
 
     versions: tuple[tuple[Tensor, int, int], ...]
     at: Source
 
     def wrote(self, places: Container[int], expected: int, now: int) -> bool:
-        """Did this call write to any of these places of memory between two versions?"""
+        """Did this call write to memory at one of these addresses, and raise a version from at least ``expected`` to at
+        most ``now``?
+        """
         return any(memory(given) in places and expected <= was < after <= now for given, was, after in self.versions)
 
 
@@ -38,7 +40,7 @@ class Steps:
 
     def __init__(self) -> None:
         self.last: deque[OptimizerStep] = deque(maxlen=MOST)
-        self.before: dict[Optimizer, list[tuple[Tensor, int]]] = {}  # of optimizers that are inside step() now
+        self.before: dict[Optimizer, list[tuple[Tensor, int]]] = {}  # the tensors of optimizers that are inside step()
 
     def listen(
         self, expose: Callable[[Tensor], None], look: Callable[[], None], stepped: Callable[[], None]
@@ -46,8 +48,8 @@ class Steps:
         """Observe every call from now on, until the returned handles are removed. ``stepped`` is called after each
         call.
 
-        PyTorch does not count the writes of a fused step. ``expose`` is called before such a step with the tensors that
-        it will write to, and ``look`` after it.
+        A fused step writes to parameters without raising their versions. ``expose`` is called before such a step with
+        the tensors that the step will write to. ``look`` is called after the step.
         """
         self.expose, self.look, self.stepped = expose, look, stepped
         return [register_optimizer_step_pre_hook(self._begin), register_optimizer_step_post_hook(self._end)]

@@ -17,25 +17,26 @@ from backprobe.backends.patching import patched
 
 CALL, CALLED = "__call__", attrgetter("__call__")
 Over = Callable[[Module, Any, Any], Any]
-"""(the module, its arguments, its result) -> the result that the program receives."""
+"""Is called with a module, its arguments and its result. Returns the result that the program receives instead."""
 
 
 def has_own_calls(modules: Iterable[Module]) -> bool:
-    """Do any of these modules define their own call? Nearly always none does."""
+    """Do any of these modules have a class with its own ``__call__``? This is rare."""
     return {CALLED(kind) for kind in {*map(type, modules)}} != {Module.__call__}
 
 
 def around_own_calls(modules: Iterable[Module], around: Callable[..., Any]) -> AbstractContextManager[None]:
-    """Inside this context, such calls in this thread go through around(call, module, *args, **kwargs).
+    """Inside this context, calls of modules with their own ``__call__`` go through ``around`` if this thread makes
+    them.
 
-    Classes of PyTorch run the hooks. Classes of the program may run them too. If so, the hooks run first, and the
-    result may differ from theirs if the class changes it afterwards.
+    ``around`` is called as around(call, module, *args, **kwargs). The original call may run the module's hooks before
+    ``around`` gets the result. The class may have changed the result after the hooks have seen it.
     """
     return around_calls_of(dict.fromkeys(map(_owner, {*map(type, modules)})), around)
 
 
 def around_calls_of(owners: Iterable[type | None], around: Callable[..., Any]) -> AbstractContextManager[None]:
-    """The same for all modules whose calls these classes define."""
+    """Inside this context, calls go through ``around`` if one of these classes defines the module's ``__call__``."""
     return patched(
         [(owner, CALL, partial(partial, around)) for owner in owners if owner is not None], aside=is_dynamo_compiling
     )
@@ -60,7 +61,7 @@ def _owner(kind: type) -> type | None:
 class OwnCalls:
     """Passes calls of modules with their own ``__call__`` to ``over``, unless hooks have already reported the calls.
 
-    ``over`` may belong to the owner of this object, so it is not stored here.
+    ``over`` is passed to each call instead of being stored here, because it may refer to the owner of this object.
     """
 
     running: Sequence[tuple[Module, list[bool]]] = ()

@@ -8,4 +8,4 @@ count = 0
 """The number of backprobe's modes on the stack of the probed thread."""
 
 dispatch_modes = private.dispatch_modes
-"""Returns the number of all modes, including those of backprobe."""
+"""Returns the number of all dispatch modes on the stack, including those of backprobe."""

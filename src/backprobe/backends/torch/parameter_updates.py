@@ -33,17 +33,17 @@ from backprobe.record.nonfinite import GradientKind, Kind, Update
 from backprobe.source.frames import forget, variables_in
 
 Place = tuple[str, int]
-"""File and line."""
+"""The file and line of a statement."""
 
 
 @dataclass
 class UpdatedLeaf:
-    """A tensor that receives gradients, at a version that was examined. ``look`` is the number of the result."""
+    """A tensor that receives gradients, and a version at which it was examined. The result has the number ``look``."""
 
     tensor: Tensor
     version: int
     look: int
-    gradient: int | None = None  # the number of the result for the gradient that the last backward left
+    gradient: int | None = None  # the number of the examined gradient that the last backward left
     is_written: bool = False  # was the tensor written to since that backward?
 
 
@@ -51,8 +51,8 @@ class UpdatedLeaf:
 class WritingStatement:
     """A statement that wrote to leaves: its line if known, and the optimizers in its variables that own these leaves.
 
-    ``written`` has, for each leaf, its id, the numbers under which it was examined before and after, and that of its
-    gradient.
+    ``written`` has a tuple for each leaf: its id, the number of its examination before the write, the number of its
+    gradient's examination, and the number of its examination after the write.
     """
 
     at: Place | None
@@ -62,7 +62,7 @@ class WritingStatement:
 
 
 class Updates:
-    """Observes leaves after each ``backward()``, until they were written to."""
+    """Observes leaves after each ``backward()``, until something writes to them."""
 
     def __init__(self, quiet: Callable[[], AbstractContextManager[Any]], keep: Callable[[Tensor], object]) -> None:
         self.quiet, self.keep, self.has_kept = quiet, keep, False
@@ -101,7 +101,7 @@ class Updates:
         self.names |= {at: name for at, name in _names(frames).items() if at in self.leaves}
 
     def _arrived(self) -> None:
-        # Examine the gradients that backward has left, because the program may clear them before its next statement is
+        # Examine the gradients that backward has left. The program may clear them before the next statement that is
         # observed.
         with self.quiet(), torch.no_grad():
             doubted = dict[str, Tensor]()
@@ -115,7 +115,7 @@ class Updates:
                 self.has_kept = True
 
     def look(self, at: Place | None, exposed: Iterable[Capture] = ()) -> None:
-        """Record the leaves that were written to, by the statement at this line, if known.
+        """Record the leaves that were written to. ``at`` is the line of the writing statement; None if it is unknown.
 
         The statement may have written to ``exposed`` captures without changing their version.
         """
@@ -127,8 +127,7 @@ class Updates:
             self.awaited = [leaf for leaf in self.awaited if not leaf.is_written]
 
     def _look_closely(self) -> None:
-        # Record leaves that were written to without a new version, or that are no longer observed. Finite ones do not
-        # matter.
+        # Record the leaves that hold NaN or Inf and were written to without a new version, or are no longer observed.
         with self.quiet(), torch.no_grad():
             doubted = [leaf for leaf in self.leaves.values() if self.judged.add(leaf.tensor) >= 0]
         if doubted:
@@ -146,7 +145,7 @@ class Updates:
             for leaf in written:
                 before, now = leaf.look, grad_of(leaf.tensor)
                 leaf.version, leaf.look, leaf.is_written = version(leaf.tensor), self.judged.add(leaf.tensor), True
-                gradient = leaf.gradient if at is None or now is None else self.judged.add(now)  # may be clipped by now
+                gradient = leaf.gradient if at is None or now is None else self.judged.add(now)  # it may be clipped
                 found.append((id(leaf.tensor), before, gradient, leaf.look))
         self.statements.append(WritingStatement(at, _optimizers(frames, tensors), self.newest, found))
 
@@ -159,7 +158,9 @@ class Updates:
         return known
 
     def found(self, captures: Sequence[Capture]) -> tuple[Update, ...]:
-        """Return the statements that made leaves worse, with the names of the leaves."""
+        """Return the statements after which leaves held NaN or Inf that they had not held before, with the names of the
+        leaves.
+        """
         self.look(None)
         self._look_closely()
         kind = self.judged.kinds()

@@ -35,7 +35,7 @@ from backprobe.record.reasons import Reason
 
 @dataclass
 class Partials:
-    """The edges into each capture, by position; whether they sum to the gradients; and notes on what was left out."""
+    """The edges into each capture, by position. Also: do they sum to the gradients, and notes on what was left out."""
 
     links: dict[int, list[Edge]] = field(default_factory=dict)
     sums: PathSums | None = None
@@ -59,7 +59,7 @@ def local_partials(
     """
     found = Partials()
     flowing: dict[int, list[Tensor]] = {at: [seed[1]] for at in recorded.get(seed[0], [])[:1]}
-    unknown: set[int] = set()  # places that receive more than what was computed
+    unknown: set[int] = set()  # captures whose gradient has further parts, which were not computed
     coarse: dict[int, float] = {}  # the epsilon of the coarsest dtype that flows into each place
     residue: dict[int, float] = {}  # the rounding error that remains where the gradients of consumers cancel
     with stopped(captures, recorded) as stop:
@@ -82,7 +82,7 @@ def local_partials(
             except RuntimeError as error:
                 if arrived is not None:
                     raise
-                # the program may free or overwrite values that do not lead to its output
+                # expected: the program may free or overwrite values that do not lead to its output
                 local, run.notes = {}, [Reason("partials_missing", {"error": said_by(error)})]
             found.notes += [(positions[0], note) for note in run.notes]
             flows = run.contributions(local, arrived)
@@ -107,7 +107,7 @@ def rounding(capture: Capture) -> float:
 
 
 def link(consumer: Capture, at: int, source: Capture, local: Tensor | None, flow: Tensor | None) -> Edge:
-    """Return the numbers of an edge as its two entries see them; none if the consumer is only a part of the tensor at
+    """Return an edge with its partial and contribution. Both are None if the consumer is only a part of the tensor at
     its edge.
     """
     if consumer.opaque or source.opaque or consumer.geometry is not None:
@@ -124,7 +124,8 @@ def _lead_around(
     links: dict[int, list[Edge]],
     kept: Callable[[int, Any], Any] | None,
 ) -> None:
-    # Add the edge from the base's new version to the view that was written, to which the base also contributes.
+    # Add the edge between the base after a write through a view, and the view: the base also contributes to the view's
+    # gradient.
     for at, capture in enumerate(captures):
         for write in capture.writes if not capture.opaque else ():
             term = arrivals.around_view(capture, write)
@@ -133,7 +134,7 @@ def _lead_around(
 
 
 class Stop:
-    """Holds the edge that lets its gradient pass: the one from which the running pass starts."""
+    """Holds the only edge at which a gradient may pass: the edge at which the running pass starts."""
 
     def __init__(self) -> None:
         self.open: Key | None = None
@@ -141,7 +142,7 @@ class Stop:
     def hook(
         self, node: Node, numbers: frozenset[int], gradients: tuple[Tensor | None, ...]
     ) -> tuple[Tensor | None, ...]:
-        # None instead of zeros, because zeros times an infinite derivative would be NaN
+        # None instead of zeros, because zero times an infinite derivative would be NaN
         return tuple(
             None if number in numbers and (node, number) != self.open else gradient
             for number, gradient in enumerate(gradients)
@@ -150,7 +151,9 @@ class Stop:
     def end(
         self, passed_on: tuple[Tensor | None, ...], gradients: tuple[Tensor | None, ...]
     ) -> tuple[Tensor | None, ...] | None:
-        """Keep None as None. A custom Function receives zeros instead of None, and may return anything for zeros."""
+        """Let a Function pass on None if it received only None. It would get zeros instead, and may return anything for
+        zeros.
+        """
         return None if any(gradient is not None for gradient in gradients) else (None,) * len(passed_on)
 
 
@@ -202,8 +205,8 @@ class PartialsPass:
 
     @property
     def is_nested(self) -> bool:
-        """Is a tensor nested? Autograd cannot differentiate it by its edge, because ``_make_grads`` reads a single
-        shape.
+        """Is one of the tensors nested? ``torch.autograd.grad`` cannot start at the edge of a nested tensor, because
+        PyTorch needs a single shape there.
         """
         return any(alias.is_nested for alias in (self.like, *self.likes))
 

@@ -23,7 +23,7 @@ HALVES = {"stage_backward_input": "inputs", "stage_backward_weight": "weights"}
 
 
 def _nothing() -> None:
-    """Used if there is no callback."""
+    """Do nothing. This function is used if no callback is given."""
 
 
 @dataclass
@@ -88,7 +88,7 @@ class Schedules:
 
 
 NONE = Schedules()
-"""Used in a process that has not imported ``torch.distributed.pipelining``."""
+"""Used if the process has not imported ``torch.distributed.pipelining``."""
 
 
 def schedules(**told: Any) -> Schedules:

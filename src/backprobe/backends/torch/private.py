@@ -50,7 +50,7 @@ FUNCTIONS_MADE: Any = NAMES.needed("torch.autograd.function.AUTOGRAD_FUNCTION_CO
 """PyTorch's count of the custom functions that were defined."""
 AccumulateGrad: Any = NAMES.needed("torch._C._functions.AccumulateGrad")
 WRITTEN_IN_PYTHON: Any = NAMES.needed("torch._C._FunctionBase")
-"""The base class of nodes that may be freed while an edge to them is held."""
+"""The base class of nodes that are written in Python. Such a node may be freed although an edge to it is still held."""
 TensorBase: Any = NAMES.needed("torch._C.TensorBase")
 _ = NAMES.needed("torch.autograd._engine_run_backward"), NAMES.needed("torch.nn.utils.stateless._reparametrize_module")
 

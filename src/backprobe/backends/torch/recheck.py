@@ -112,8 +112,8 @@ class TorchCall(RecordedCall):
 
     @contextmanager
     def _made(self, values: Sequence[Any]) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
-        # Make the call with these values. Yields the call's outputs, and the leaves with respect to which the outputs
-        # are differentiated.
+        # Make the call again with these values. Yields the call's outputs, and the leaves with respect to which the
+        # outputs are differentiated.
         #
         # The caller must differentiate inside this context, because backward may call functions of the program again.
         made = dict(self.constants)
@@ -143,11 +143,12 @@ class TorchRecheck(Recheck):
 
     def run(self, program: Program, target: Any, inputs: Mapping[str, Any], undo: list[Callable[[], None]]) -> None:
         with torch.enable_grad():
-            # the flags ``requires_grad`` of a model's parameters and inputs are kept
+            # The parameters and inputs of a model keep their ``requires_grad`` flags, so they are not replaced by
+            # ``lift``.
             is_model = isinstance(target, torch.nn.Module)
             given = inputs if is_model else lift(inputs, None, undo)
             self.remedy = REQUIRES if is_model else ""
-            self.coverage = Coverage()  # lifting the inputs is not part of the program
+            self.coverage = Coverage()  # operations of ``lift`` are not part of the program
             result = program(target, given)
             self.coverage.look(leaf for _, leaf in leaves(result) if isinstance(leaf, Tensor))
 
@@ -164,8 +165,8 @@ class TorchRecheck(Recheck):
         return self.inside[function]
 
     def is_whole(self, function: Any) -> bool:
-        """Was the function made by ``torch.func`` around another function? Inside it, values have no numbers of their
-        own.
+        """Was the function made by ``torch.func`` around another function? The values inside it are placeholders
+        without numbers.
         """
         code = getattr(function, "__code__", None)
         return code is not None and code.co_filename.startswith(TRANSFORMS)
@@ -217,14 +218,14 @@ class TorchRecheck(Recheck):
                 if any(vars(part).get(name) for name in HOOKS):
                     yield type(part).__name__
             tables = [table for name, table in vars(module_file).items() if name.startswith(GLOBAL_HOOKS) and table]
-            if any(callable(hook) for table in tables for hook in table.values()):  # some tables hold flags
+            if any(callable(hook) for table in tables for hook in table.values()):  # others hold flags
                 yield "nn.Module"
         is_hooking = self.owner(function) is not None and function.__name__ == "register_hook"
         if is_hooking or any(tensor._backward_hooks for tensor in tensors if self.is_differentiated(tensor)):
             yield "a tensor"
 
     def is_copied(self, leaf: Any) -> bool:
-        """Can the leaf be copied for a repetition?
+        """Can the leaf be copied for a repetition of the call?
 
         A generator's state is restored. Dtypes, devices and operations have no state.
         """

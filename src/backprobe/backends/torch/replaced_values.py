@@ -60,7 +60,7 @@ class TorchReplaces(Replaces):
     def instead(self, new: Tensor, original: Tensor, is_given: bool) -> Tensor:
         is_differentiated = new.requires_grad or not original.requires_grad or not torch.is_grad_enabled()
         if not is_differentiated:
-            return alias(copied(new.detach()))  # not a leaf: PyTorch forbids writing to one
+            return alias(copied(new.detach()))  # as a copy, not as a leaf: PyTorch forbids writing to leaves
         return copied(new) if is_given else new
 
     def mixed(self, new: Tensor, original: Tensor, index: tuple[Any, ...]) -> Tensor:
@@ -92,7 +92,7 @@ class TorchReplaces(Replaces):
         return tensor
 
     def mark_changed(self, captures: Sequence[Capture]) -> None:
-        """Mark the captures whose gradient was changed. Later a hook does not show this, because a tensor loses its
+        """Mark the captures whose gradient was changed by a hook. This must be done early, because a tensor loses its
         hooks when the program writes to it.
         """
         for capture in captures if self.changed else ():

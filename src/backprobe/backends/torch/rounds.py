@@ -10,8 +10,8 @@ the earlier ones do.
 
 
 class Rounds:
-    """Each round ends with the last of several optimizers. If that one does not step any more, a round ends with the
-    last of those that step, until a later one steps again.
+    """Counts the steps of several optimizers in rounds. Each round ends with a step of the last optimizer. If the last
+    one no longer steps, a round ends with the last of those that do.
 
     >>> rounds = Rounds(2)
     >>> [rounds.ends_with(at) for at in (0, 1, 0, 0, 1)]
@@ -39,7 +39,7 @@ class Rounds:
         is_alone = len(self.steps) == 1
         if at > self.last:
             self.last = at
-            if is_alone:  # the others have already ended the round to which this step belongs
+            if is_alone:  # this step belongs to the previous round, which was ended too early
                 return False
         is_given_up = at != self.last and steps >= max(FEW, MORE * self.most + 1)
         if is_given_up:

@@ -14,7 +14,7 @@ HALF = (torch.float16, torch.bfloat16)
 def rows(tensor: Tensor) -> Rows | None:
     """Return the numbers of a tensor as rows, or None if they cannot be read.
 
-    They keep their precision if NumPy can compute in it, and are in single precision otherwise.
+    The numbers keep their dtype if NumPy can compute in it. Otherwise they are converted to single precision.
     """
     if not is_there(tensor) or tensor.is_meta or tensor.is_nested:
         return None
@@ -25,5 +25,5 @@ def rows(tensor: Tensor) -> Rows | None:
         if values.dtype is torch.bfloat16:
             return Rows(values.view(torch.uint16).cpu().numpy(), BFLOAT16)
         return Rows.of(values.cpu().numpy())
-    except (NotImplementedError, RuntimeError, TypeError):  # packed dtypes, or bits that are not numbers
+    except (NotImplementedError, RuntimeError, TypeError):  # packed dtypes, and dtypes whose bits are not numbers
         return None

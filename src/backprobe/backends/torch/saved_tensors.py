@@ -37,9 +37,8 @@ def names(node: Node) -> Iterator[str]:
 
 
 def read(node: Node, name: str) -> Any:
-    """Return a saved tensor or several, with history, or ``HOOKED``.
-
-    Raises RuntimeError if a saved tensor was freed, or written to since.
+    """Return a saved tensor, or several saved tensors, with their history. Return ``HOOKED`` if a hook of the program
+    would run.
     """
     if TELLS_HOOKS:
         return HOOKED if any(one.unpack_hook is not None for one in packed(node, name)) else getattr(node, name)
@@ -114,7 +113,7 @@ def _stopped(call: Callable[[], Any]) -> Any:
     gc.disable()
     sys.settrace(_stop)
     try:
-        with DisableTorchDispatch():  # reading a node's own result detaches it, which modes would be told
+        with DisableTorchDispatch():  # reading a result of the node detaches it, and a mode would see that
             return call()
     except _Stopped:
         return HOOKED

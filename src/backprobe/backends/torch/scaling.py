@@ -23,7 +23,7 @@ from backprobe.record.reasons import Reason
 DIVISION = "DivBackward0"
 SCALING = ("MulBackward0", DIVISION)
 BY_HAND, BY_SCALER = ("scaled_by", "scaled_itself"), ("scaled_by_scaler", "scaled_itself_by_scaler")
-"""Codes of notes on a value that was scaled, and on the product if the value has no name."""
+"""Codes of notes on a value that was scaled, and on a scaled product that has no name."""
 
 Multiple = tuple[Key, float | None]
 """A scalar tensor as a multiple of another one: the gradient edge of the other tensor, and the factor if it is
@@ -31,17 +31,17 @@ known.
 """
 
 Begun = tuple[Tensor, Multiple, bool]
-"""The tensor at which a backward pass started, this tensor as a multiple of another, and whether it had a name at that
-time.
+"""A tensor at which a backward pass started; the value of which this tensor is a multiple; and whether the tensor had a
+name at that time.
 """
 
 Scales = tuple[tuple[float | None, ...], tuple[tuple[int, Reason], ...]]
-"""The distinct factors, and the notes on captures for which a factor was found."""
+"""The distinct factors, and notes on the captures that were multiplied by one of them."""
 
 
 def multiple(root: Tensor) -> Multiple | None:
-    """Return the edge of the value of which a tensor is a multiple, with the factor; None if the tensor is no such
-    multiple.
+    """Find the value of which a tensor is a multiple, and return the value's edge and the factor; None if there is no
+    such value.
 
     Must be called while the tensor's graph exists.
     """
@@ -73,7 +73,7 @@ def _single(tensor: Tensor | None) -> float | None:
 
 
 class Scaled:
-    """The tensors that ``GradScaler`` has scaled while a block was open, with the scale at that time."""
+    """The tensors that ``GradScaler`` has scaled while a block was open, each with the scale at that time."""
 
     def __init__(self) -> None:
         self.outputs: dict[int, tuple[ref[Tensor], Tensor]] = {}  # by the id of the scaled tensor

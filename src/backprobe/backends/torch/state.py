@@ -33,8 +33,8 @@ MODES: tuple[RandomState, ...] = (
     (torch.is_grad_enabled, torch.set_grad_enabled),
     (torch.get_default_dtype, torch.set_default_dtype),
 )
-LARGEST = 2**26  # bytes: larger tensors, except parameters, are not saved
-SAMPLE = 2**12  # elements that are compared
+LARGEST = 2**26  # in bytes; tensors above this size are not saved, unless they are parameters
+SAMPLE = 2**12  # the number of elements that are compared in a large tensor
 CONTAINERS = (dict, list, set, deque)
 KINDS = ("cpu", "cuda")  # types of device for which autocast has a mode
 Autocast = tuple[str, bool, torch.dtype]
@@ -58,7 +58,7 @@ class TorchState(State):
 
     @staticmethod
     def modes() -> Callable[[], AbstractContextManager[object]]:
-        # the loop is not in a function of its own, for speed: each probe calls this
+        # This loop is inline for speed, because every probe calls this function.
         autocast = [
             *zip(KINDS, map(torch.is_autocast_enabled, KINDS), map(torch.get_autocast_dtype, KINDS), strict=True)
         ]
@@ -130,8 +130,8 @@ def _exchanged(kept: Kept, following: Callable[..., Any], module: Module, /, *ar
 
 
 def _differentiated(kept: Kept, following: Callable[..., Any], outputs: Any, /, *args: Any, **kwargs: Any) -> Any:
-    # Backward adds to the leaves, whichever function started it. Afterwards the program may change the leaves, so they
-    # are saved.
+    # A function that runs backward is about to be called. Backward adds to the leaves, and the program may change them
+    # afterwards, so the leaves are saved now.
     if not is_dynamo_compiling():
         roots = [one for one in outputs if isinstance(one, Tensor)]
         own = [one for one in roots if one.grad_fn is None and one.is_leaf]
@@ -189,7 +189,8 @@ def keep_attributes(owner: Any, kept: Kept) -> None:
 
 
 def _keep_contents(container: Any, kept: Kept) -> None:
-    # Replace the tensors in a container by copies. The container that the object owns stays the same object.
+    # Replace the tensors in a container by copies, so that the program writes to the copies. The container itself is
+    # kept.
     content = content_of(container)
     kept.undo.append(lambda: refill(container, content))
     if isinstance(container, dict):
@@ -214,7 +215,7 @@ def keep_tensor(leaf: Tensor, kept: Kept) -> None:
     is_leaf, is_trained, grad = leaf.is_leaf, leaf.requires_grad, grad_of(leaf)
 
     def put_back() -> None:
-        if is_leaf and not leaf.is_leaf and not leaf._is_view():  # the program has written to it in place
+        if is_leaf and not leaf.is_leaf and not leaf._is_view():  # an in-place write gave it a history
             leaf.detach_()
         if leaf.is_leaf and leaf.requires_grad != is_trained:
             leaf.requires_grad_(is_trained)
@@ -274,7 +275,7 @@ class Numbers:
             self.leaf.data = self.data
         if is_moved or version(self.leaf) != self.version or not self._is_same():
             self.data.copy_(self.copy)
-            set_version(self.leaf, self.version)  # a graph that saved the numbers checks the version
+            set_version(self.leaf, self.version)  # a graph that saved the tensor compares the version
 
     def _is_same(self) -> bool:
         # Writes through ``.data`` do not change the version, so numbers are compared. Such writes rarely affect only
@@ -286,7 +287,7 @@ class Numbers:
 
 
 def keep_step(optimizer: Optimizer, kept: Kept) -> None:
-    """Save everything that a step of an optimizer changes."""
+    """Save everything that a step of an optimizer changes: parameters, and the optimizer's state."""
     keep(optimizer, kept)
     if not kept.is_new(optimizer, "state"):
         return
@@ -314,7 +315,7 @@ def _is_exchanged(value: Any) -> bool:
 
 
 def _copy(tensor: Tensor, kept: Kept) -> Tensor:
-    # Return the copy of a tensor. There is one copy, even if several objects hold the tensor.
+    # Return the copy of a tensor. If several objects hold the tensor, they get the same copy.
     if kept.is_new(tensor, "copy"):
         kept.copies[id(tensor)] = copied(tensor.detach())
     copy: Tensor = kept.copies[id(tensor)]

@@ -36,9 +36,7 @@ HOOKED = Reason("hooked")
 
 
 Missing = tuple[GradStatus, Reason, Source | None]
-"""The status and the reason of a value that has a history but got no gradient, and the line that caused it, if
-known.
-"""
+"""For a value that has a history but no gradient: the status, the reason, and the line that caused it, if known."""
 
 Hooked = dict[Capture, Tensor]
 """The gradients that the hooks of the strategy ``hooks`` received, in the order of the calls."""
@@ -111,8 +109,8 @@ def with_leaves(
     reached: Sequence[Node],
     spared: Set[int] = frozenset(),
 ) -> dict[int, Outcome]:
-    """Add facts to each missing outcome: whether backward from ``reached`` reached all leaves before the value, and
-    which functions returned None on the path.
+    """Add facts to each missing outcome: whether backward from ``reached`` reached all leaves from which the value was
+    computed, and which functions returned None on the path to the value.
 
     Leaves that were frozen after use do not count. Neither do leaves whose ids are in ``spared``.
     """
@@ -124,7 +122,7 @@ def with_leaves(
     unmeant = {at for at, leaf in leaves if not leaf.requires_grad or id(leaf) in spared}
     told = {at: replace(found, leaves_reached=True) if at in unmeant else found for at, found in outcomes.items()}
     if made:
-        # leaves that got their names only after a ``backward()`` are left out
+        # Leaves that were named only after a ``backward()`` are left out, because their hooks missed that pass.
         unused = [leaf for at, leaf in leaves if not captures[at].calls]
         lost = graph.leading_to_lost(made.values(), reached, unused, spared)
         for at, node in made.items():
@@ -154,8 +152,8 @@ def _zeros(
 
 
 def hooks_noted(captures: Sequence[Capture], there: Sequence[int], own: int = 0) -> list[tuple[int, Reason]]:
-    """Return notes on captures whose tensors have hooks of the user. A leaf that is listened to also has a hook of
-    backprobe.
+    """Return notes on captures whose tensors have hooks of the user. A leaf that is observed also has a hook of
+    backprobe, which does not count.
     """
     return [
         (at, HOOKED)

@@ -25,10 +25,10 @@ PATH = itemgetter(2)
 T = TypeVar("T")
 
 Names = tuple[tuple[str, ...], ...]
-"""For each module, the names of its submodules, or of its parameters."""
+"""For each module, the names of its submodules, or the names of its parameters."""
 
 Same = tuple[tuple[int, ...], ...]
-"""The positions of each module that has several paths, in a breadth-first walk."""
+"""For each module that has several paths, its positions in a breadth-first walk."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,7 @@ class Shape:
     """The path of each module, in the order of ``named_modules``. Of a module's paths the most public comes first."""
 
     order: tuple[int, ...]
-    """The position of each of these modules in a breadth-first walk."""
+    """For each module in the order of ``paths``, its position in a breadth-first walk."""
 
     parameters: tuple[tuple[int, str, str], ...]
     """For each parameter: the position of its module, its name in that module, and its path."""
@@ -56,22 +56,24 @@ class Structure:
     """The current modules of a model, and its shape."""
 
     modules: Sequence[Module]
-    """In the order of ``named_modules(remove_duplicate=False)``."""
+    """The modules in the order of ``named_modules(remove_duplicate=False)``."""
 
     shape: Shape
 
     @property
     def parts(self) -> list[tuple[str, Module]]:
-        """The modules with their paths."""
+        """The modules, each with its path."""
         return [*zip(self.shape.paths, self.modules, strict=True)]
 
     @property
     def parameters(self) -> list[tuple[str, Parameter]]:
-        """``named_parameters(remove_duplicate=False)``, by the paths of ``parts``."""
+        """The parameters, with the paths that ``named_parameters(remove_duplicate=False)`` gives them."""
         return [*zip(*self.held(self.shape.parameters), strict=True)]
 
     def held(self, wanted: Sequence[tuple[int, str, str]]) -> tuple[list[str], list[Parameter]]:
-        """The paths of some parameters, and these. One is left out if its module now holds None under its name."""
+        """Return the paths of these parameters, and the parameters. A parameter is left out if its module now holds
+        None instead.
+        """
         modules = self.modules
         found: list[Any] = [modules[at]._parameters[name] for at, name, _ in wanted]
         paths = [*map(PATH, wanted)]
@@ -83,7 +85,7 @@ class Structure:
 
 @dataclass(frozen=True, eq=False)
 class _OwnStructure(Structure):
-    # The structure of a model whose class overrides ``named_modules`` or ``named_parameters``.
+    # A structure for models whose class overrides ``named_modules`` or ``named_parameters``.
     given: Mapping[str, Parameter]
 
     def held(self, wanted: Sequence[tuple[int, str, str]]) -> tuple[list[str], list[Parameter]]:
@@ -93,7 +95,7 @@ class _OwnStructure(Structure):
 
 @dataclass(frozen=True, eq=False)
 class _Walk:
-    # The state of a model at its last walk: its modules in breadth-first order, and the names that they use.
+    # The result of the last walk over a model: its modules in breadth-first order, and the names that they use.
     modules: Sequence[ReferenceType[Module]]
     names: Sequence[str]
     counts: Sequence[int]
@@ -105,7 +107,9 @@ WALKS: dict[int, _Walk] = {}
 
 
 def structure(model: Module) -> Structure:
-    """Walk a model. To see that nothing has changed since the last walk, no Python code runs for single modules."""
+    """Walk a model. If nothing has changed since the last walk, this is found without running Python code for each
+    module.
+    """
     kind, walk = type(model), WALKS.get(id(model))
     if kind.named_modules is not Module.named_modules or kind.named_parameters is not Module.named_parameters:
         return _own_structure(model)
@@ -124,7 +128,7 @@ def structure(model: Module) -> Structure:
 
 
 def _walked(model: Module) -> Structure:
-    # The structure of a model that is new or has changed, by a breadth-first walk.
+    # Return the structure of a model that is new or has changed, by a breadth-first walk.
     found: list[Module] = []
     names: list[tuple[str, ...]] = []
     level: list[Any] = [model]
@@ -161,7 +165,7 @@ def _same(parts: Sequence[Module | Parameter]) -> Same:
 
 
 def _public_first(paths: list[str], same: Iterable[Sequence[int]]) -> None:
-    # The paths of one module change places, so that those with the fewest private segments come first.
+    # Sort the paths that belong to the same module, so that those with the fewest private segments come first.
     for positions in same:
         chosen = sorted([paths[at] for at in positions], key=private_segments)
         for at, path in zip(positions, chosen, strict=True):
@@ -169,7 +173,7 @@ def _public_first(paths: list[str], same: Iterable[Sequence[int]]) -> None:
 
 
 def _shape(children: Names, parameters: Names, same: Same) -> Shape:
-    # The shape of a model, from the names of submodules and of parameters, in breadth-first order.
+    # Return the shape of a model, given the names of submodules and of parameters in breadth-first order.
     paths, below = [""], []
     for at, names in enumerate(children):
         below.append(range(len(paths), len(paths) + len(names)))
@@ -190,7 +194,9 @@ def _made(paths: Sequence[str], order: Sequence[int], held: Sequence[tuple[int, 
 
 
 def named(ask: Callable[..., Iterable[tuple[str, T]]], **options: Any) -> list[tuple[str, T]]:
-    """The named modules or parameters of a model, with duplicates if its own method supports ``remove_duplicate``."""
+    """Return the named modules or parameters of a model, with duplicates if the model's own method supports
+    ``remove_duplicate``.
+    """
     try:
         return [*ask(remove_duplicate=False, **options)]
     except TypeError:
@@ -215,6 +221,6 @@ def _inside(path: str, name: str) -> str:
 def parts(model: Module) -> list[tuple[str, Module]]:
     """``named_modules(remove_duplicate=False)``, which is slow: it nests a generator for each level.
 
-    Of a module with several paths, those with the fewest private segments come first.
+    If a module has several paths, those with the fewest private segments come first.
     """
     return structure(model).parts

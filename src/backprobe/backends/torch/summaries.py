@@ -14,7 +14,7 @@ from backprobe.backends.torch.tensors import held, here, wide
 
 ON_DEVICE = 1 << 24  # elements of a chunk on a device, where each result requires a transfer
 EASY = {torch.float32: (1e-10, 1e10), torch.float64: (1e-100, 1e100)}
-"""Limits of the magnitudes for which squares of this dtype, and their sums over a chunk, lose no digits that are
+"""Limits of magnitude for each dtype. Between them, squares and their sums over a chunk lose no digits that are
 shown.
 """
 

@@ -1,7 +1,8 @@
 """Captures tensors while a program runs: the gradient edge, the value, and what later writes do to both.
 
-The gradient edge of a tensor, taken when it is named, remains the edge of that version whatever is written later; a
-kept tensor does not. Values are detached aliases, copied just before a write that is seen.
+The gradient edge of a tensor, taken when it is named, stays the edge of that version, even if the program writes to the
+tensor later. Keeping the tensor itself would not be enough. Values are detached aliases, copied just before an observed
+write.
 """
 
 from __future__ import annotations
@@ -60,34 +61,35 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
     """Implements ``Tape`` for PyTorch."""
 
     refused: Sequence[models.Refusal] = models.WRAPPERS  # modules that cannot be called in a program
-    before_late: Callable[[], object] = staticmethod(tuple)  # documented in ``Late``
+    before_late: Callable[[], object] = staticmethod(tuple)  # called before a capture gets a history late
 
     def __init__(self, options: Options) -> None:
         self.options = options
         self.copies = options.values == "copy"
-        self.modules: dict[torch.nn.Module, Effect] = {}  # the effect of calling each module, from one walk over it
-        self.reporting: dict[int, torch.nn.Module] = {}  # by id: modules whose own forward reports what it writes
+        self.modules: dict[torch.nn.Module, Effect] = {}  # the effect of calling each module and its submodules
+        self.reporting: dict[int, torch.nn.Module] = {}  # by id: modules whose own forward reports its writes
         self.undecided: dict[Capture, Unfollowed] = {}
-        self.has_subclasses = False  # is one of them of a type that may define its own behaviour?
+        self.has_subclasses = False  # does a captured tensor have a type that may define its own behaviour?
         self.unplaced: list[Capture] = []
         self.by_memory: dict[int, list[Capture]] = {}  # current captures by storage
         self.known_versions: dict[int, int] = {}  # by storage of captures: the version after the last observed write
         self.pending: list[tuple[Tensor, list[Node], list[Capture]]] = []
         self.exposed: dict[Capture, None] = {}
-        self.saved: set[int] = set()  # by storage: what operations saved for backward, as far as that was examined
-        self.begun = False  # were the tensors in ``saved`` examined?
-        self.exposed_now: list[Capture] = []  # exposed by the running statement
+        self.saved: set[int] = set()  # storages that operations saved for backward, as far as examined
+        self.begun = False  # were the saved tensors examined?
+        self.exposed_now: list[Capture] = []  # captures that the running statement has exposed
         self.found_overwritten: list[Capture] = []
         self.found_detached: list[Capture] = []
-        self.together: list[tuple[Capture, Capture]] = []  # before and after a write while gradients are off
+        self.together: list[tuple[Capture, Capture]] = []  # (before, after) a write while gradients are off
         self.steps = Steps()  # calls of step() that were observed
-        # written without autograd's notice, and nothing has arrived at them since
+        # Captures that were written to without autograd's notice, and at which no gradient has arrived since.
         self.updated: dict[Capture, None] = {}
         self.hooked: Hooked = {}
-        self.changed: dict[Key, None] = {}  # see ``TorchReplaces``
-        self.passing = NOTHING_PASSED  # the passes of a block's program
-        self.updates: Updates | None = None  # while a block is open, with ``nonfinite``
-        # all hooks in the program's graph: for each hook two items, the dictionary that holds it and its key
+        self.changed: dict[Key, None] = {}  # by edge: gradients that ``TorchReplaces`` has changed
+        self.passing = NOTHING_PASSED  # the backward passes that the program runs in a block
+        self.updates: Updates | None = None  # set while a block is open, if ``nonfinite``
+        # All hooks in the program's graph. Each hook has two items: the dictionary that holds the hook, and the hook's
+        # key.
         self.hooks: list[Any] = []
 
     def quiet(self) -> AbstractContextManager[Any]:
@@ -107,7 +109,7 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
     disturbed = staticmethod(function_modes)
 
     def is_tensor(self, value: Any) -> bool:
-        return issubclass(type(value), Tensor)  # ``isinstance`` would ask the object, which may run its own code
+        return issubclass(type(value), Tensor)  # ``isinstance`` reads ``__class__``, which may run the object's code
 
     def versions(self, tensors: Sequence[Tensor]) -> list[int]:
         if not self.has_subclasses and not self.disturbed():
@@ -138,7 +140,7 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
         previous: Capture | None = None,
         through: bool = False,
     ) -> Capture:
-        if own_modes.dispatch_modes() > own_modes.count:  # they would see a tensor being detached
+        if own_modes.dispatch_modes() > own_modes.count:  # other modes would observe ``detach``
             with self.quiet():
                 return self.capture(tensor, around, previous, through)
         if is_wrapped(tensor):
@@ -147,10 +149,10 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
             return capture
         try:
             now = tensor._version
-        except RuntimeError:  # see ``version``
+        except RuntimeError:  # an inference tensor has no version
             now = 0
         alias = tensor.detach()
-        if is_wrapped(alias):  # a transform of torch.func replaced it by a tensor without memory
+        if is_wrapped(alias):  # a transform of torch.func returned a tensor without memory
             with DisableFuncTorch():
                 alias = tensor.detach()
         capture = Capture(tensor, now, alias)
@@ -194,7 +196,7 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
                 capture.unasked = None
 
     def _written_unseen(self, tensor: Tensor) -> bool:
-        # Was this tensor's memory written to by something that was not announced?
+        # Was this tensor's memory written to without a report to this tape?
         self.place()
         return self.known_versions.get(memory(tensor)) != self.version(tensor)
 
@@ -241,14 +243,14 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
             return GradStatus.DETACHED, Reason("no_history")
         if cut:
             return cut[0].status, Reason("inherited", {"status": str(cut[0].status)})
-        if found.requires_grad:  # its base requires one, though autograd leads nothing to this view
+        if found.requires_grad:  # its base requires a gradient, but autograd passes none to this view
             return GradStatus.DETACHED, Reason("view_of_frozen")
         if found.mode:
             return GradStatus.FROZEN, Reason("frozen_no_grad", {"mode": found.mode})
         return GradStatus.FROZEN, Reason("frozen")
 
     def _is_beside(self, tensor: Tensor) -> bool:
-        # Does it share memory with a capture that has a history?
+        # Does the tensor share memory with a capture that has a history?
         if not self.is_floating(tensor):
             return False
         self.place()
@@ -258,7 +260,7 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
         return False
 
     def late_edge(self, capture: Capture) -> None:
-        """``requires_grad_()`` may have been called after the tensor was named."""
+        """Take the edge of a tensor that got its history after it was named, for example by ``requires_grad_()``."""
         tensor = capture.tensor
         if capture.is_followed or not tensor.requires_grad or capture.unfollowed is None:
             return
@@ -303,7 +305,7 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
     def _passed(
         self, root: Root, captures: Sequence[Capture], keeps: bool, flow: Callable[[int, Any], Any] | None = None
     ) -> Backward:
-        # Run backward once.
+        # Run one backward pass, and return its results.
         if self.exposed and isinstance(root.output, Tensor) and root.output.grad_fn is not None:
             self.look_at_saved([root.output.grad_fn])
         births = Births(self.quiet) if self.options.nonfinite else None
@@ -315,13 +317,13 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
         return passed if births is None else births.added_to(passed, captures)
 
     def keep_hooks(self, births: Births) -> None:
-        """Remove these hooks when the recording is over."""
+        """Store these hooks, which are removed when the recording is over."""
         for handle in births.handles:
             self.hooks += (handle.hooks_dict_ref(), handle.id)
 
     start = 0  # the engine's count of nodes when the program started
-    freed: Sequence[BackwardCall] = ()  # by those of the program's own calls that were observed
-    passed: Passing | None = None  # what these calls brought
+    freed: Sequence[BackwardCall] = ()  # the program's calls that have freed their graph
+    passed: Passing | None = None  # the gradients that the program's calls brought
 
     def unfinished(self, captures: Sequence[Capture]) -> Backward:
         recorded = graph.by_edge(captures)
@@ -330,7 +332,7 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
         return Backward(found, ())
 
     def settle(self, captures: Sequence[Capture]) -> Columns:
-        """The program is over: determine what can be known only now."""
+        """The program is over: determine what could not be determined earlier."""
         for capture in self.exposed:
             if capture not in self.updated and not capture.opaque and is_written_past(capture):
                 capture.opaque = self._why_behind(capture)
@@ -345,7 +347,8 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
 
     def release(self) -> None:
         """Release all tensors, hooks and nodes."""
-        # as ``handle.remove()`` does, which takes many times as long; a dictionary that is gone is None
+        # This does the same as ``handle.remove()`` on each hook, but is many times faster. A dictionary that no longer
+        # exists is None.
         there = [*map(bool, self.hooks[::2])]
         held, keys = compress(self.hooks[::2], there), compress(self.hooks[1::2], there)
         exhaust(map(call, map(POP, held), keys, repeat(None)))
@@ -353,7 +356,7 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
         own = [*vars(self).values()]
         for container in compress(own, map(CONTAINERS.__contains__, map(type, own))):
             container.clear()
-        vars(self).pop("before_late", None)  # it refers to the trace, which refers back here
+        vars(self).pop("before_late", None)  # it refers to the trace, which refers to this tape
 
 
 def quiet() -> AbstractContextManager[Any]:
@@ -375,12 +378,13 @@ def _not_floating(kind: torch.dtype) -> tuple[GradStatus, Reason]:
 
 
 def _mode() -> str:
-    # The mode that switches gradients off; empty if they are on.
+    # Return the mode that switches gradients off; an empty text if gradients are on.
     return "" if torch.is_grad_enabled() else mode()
 
 
 def _is_exchanged(capture: Capture) -> bool:
-    # Does the tensor lie elsewhere than when it was captured? Subclasses may have no memory of their own.
+    # Does the tensor now have another storage than when it was captured? Subclasses are not checked, because they may
+    # have no memory of their own.
     tensor, alias = capture.tensor, capture.alias
     if type(tensor) is not Tensor or alias is None or tensor.layout is not torch.strided or tensor.is_nested:
         return False

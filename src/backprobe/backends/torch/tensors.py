@@ -59,7 +59,7 @@ def combined(operation: Callable[[Tensor, Tensor], Tensor], one: Tensor, other: 
 
 
 def is_distributed(tensor: Tensor) -> bool:
-    """Is the tensor a ``DTensor``, of which this process holds only a part?"""
+    """Is the tensor a ``DTensor``? Then this process holds only a part of it."""
     return type(tensor) not in ORDINARY and hasattr(tensor, "_local_tensor")
 
 
@@ -78,7 +78,7 @@ def _here_alone(operation: Callable[..., Tensor], *tensors: Any) -> Tensor:
     own = {}
     for name in (found := first.__tensor_flatten__())[0]:
         parts = [getattr(one, name) for one in tensors]
-        is_part = isinstance(parts[0], Tensor)  # newer releases also list the device mesh
+        is_part = isinstance(parts[0], Tensor)  # newer releases pass the device mesh as another argument
         own[name] = operation(*[part.detach() for part in parts]) if is_part else parts[0]
     made: Tensor = type(first).__tensor_unflatten__(own, found[1], first.shape, first.stride())
     return made
@@ -143,10 +143,8 @@ def is_there(tensor: Tensor) -> bool:
 
 
 def grad_of(tensor: Tensor) -> Tensor | None:
-    """Return the ``.grad`` of a tensor. None for a computed tensor that does not retain it, because PyTorch warns when
-    it is read.
-
-    A module may hold computed tensors instead of its parameters, for example after a step that is differentiated.
+    """Return the ``.grad`` of a tensor. None for a computed tensor that does not retain its gradient, because PyTorch
+    would warn.
     """
     return tensor.grad if tensor.is_leaf or tensor.retains_grad else None
 
@@ -162,7 +160,7 @@ def is_zero(tensor: Tensor) -> bool:
     try:
         with DisableTorchFunction():
             return tensor.untyped_storage().nbytes() > 0 and not bool(tensor.any())
-    except (RuntimeError, NotImplementedError):  # the dtype lacks the operation, or the tensor is inside ``vmap``
+    except (RuntimeError, NotImplementedError):  # a dtype without this operation, or a tensor inside ``vmap``
         return False
 
 
@@ -290,7 +288,7 @@ class Memory:
         last = max((last for _, last in ranges), default=0)
         distinct = {(t.dtype, tuple(t.shape), t.stride(), t.storage_offset()) for t, _ in users}
         if len(distinct) == 1 and last - first > max(4 * users[0][0].nbytes, 4096):
-            alone = users[0][0].contiguous()  # for example a column of a large matrix: save only the column
+            alone = users[0][0].contiguous()  # for example a column of a large matrix: save the column alone
             for _, layout in users:
                 layout["stride"], layout["offset"] = list(alone.stride()), 0
             return _flat(alone.untyped_storage(), self.device).cpu().numpy()
@@ -300,14 +298,14 @@ class Memory:
 
 
 def _covered(tensor: Tensor) -> tuple[int, int]:
-    # Return the range of bytes of its storage that a tensor uses: the first byte, and the one after the last.
+    # Return the range of bytes that a tensor uses in its storage: the first byte, and the one after the last.
     first = int(tensor.storage_offset())
     last = first + sum((length - 1) * step for length, step in zip(tensor.shape, tensor.stride(), strict=True))
     return first * tensor.element_size(), (last + 1) * tensor.element_size()
 
 
 def _end(tensor: Tensor) -> int:
-    # Return the end of the bytes of its storage that a tensor uses.
+    # Return the position after the last byte that a tensor uses in its storage.
     if tensor.is_contiguous():  # true for most tensors, and faster than summing over dimensions
         return (int(tensor.storage_offset()) + tensor.numel()) * tensor.element_size()
     return _covered(tensor)[1]

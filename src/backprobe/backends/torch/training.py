@@ -46,7 +46,7 @@ MOST = 8  # calls that are kept for one module, and entries that are kept for on
 
 
 class Reached:
-    """The leaves that calls of ``backward()`` reached. They are computed when they are needed."""
+    """The leaves that calls of ``backward()`` reached, computed on demand."""
 
     def __init__(self, calls: Sequence[BackwardCall]) -> None:
         self.calls = calls
@@ -80,17 +80,15 @@ class Reached:
 
 @dataclass(frozen=True)
 class Judged:
-    """The parameters that were expected to be trained, by id, and what is known of their names and of the leaves that
-    were reached.
-    """
+    """The parameters that were expected to be trained, by id; their names; and the leaves that backward reached."""
 
     parameters: Mapping[int, Tensor]
     names: TrainedNames
     reached: Reached
 
     def spared(self) -> set[int]:
-        """Return the ids of the other parameters of models that ran, such as those of a teacher, or of an optimizer
-        that did not step.
+        """Return the ids of parameters that were not expected to be trained: those of a teacher model, or of an
+        optimizer that did not step.
         """
         return {id(one) for one in self.names.parameters()}.difference(self.parameters)
 
@@ -104,7 +102,7 @@ class Census:
         self.runs = ModuleRuns()
         self.stepped: dict[Optimizer, Source | None] = {}  # by optimizer: the line of its first step
         self.empty: dict[int, Tensor] = {}  # by id: the parameters without a gradient when a step started
-        self.before: dict[int, int] = {}  # by id: the number of calls of ``backward()`` that had started by then
+        self.before: dict[int, int] = {}  # by parameter id: the ``backward()`` calls before a step without its gradient
         self.filled = Seen()
         self.zero: dict[int, Tensor] = {}  # by id: parameters whose gradient was exactly 0 when a step started
         self.has_moving = False  # was any gradient not 0, or is that unknown?
@@ -206,7 +204,7 @@ class Census:
     def found(
         self, judged: Judged, captures: Sequence[Capture], inputs: Sequence[Sequence[int]], compiled: bool
     ) -> Training | None:
-        """Return the outcome for these parameters; None if it turns out that none was expected to be trained."""
+        """Return the outcome for these parameters. None if they turn out not to have been meant for training."""
         names, reached = judged.names, judged.reached
         trainable = [one for one in judged.parameters.values() if one.requires_grad or one in self.filled]
         cleared, unsent = self._without_at_step(trainable, reached.calls)
@@ -248,8 +246,8 @@ class Census:
         return self.unstepped
 
     def _cut_short(self, trainable: Sequence[Tensor], names: TrainedNames, reached: Reached) -> dict[int, Tensor]:
-        # Return, by id, the parameters that a ``backward()`` that raised an error would have reached, perhaps through a
-        # checkpoint.
+        # Return, by id, the parameters that a ``backward()`` would have reached if it had not raised an error. Paths
+        # through a checkpoint count as possible.
         if all(call.is_over for call in reached.calls):
             return {}
         owners = ((one, names.owner(one)) for one in trainable if self._lacks(one))
@@ -264,8 +262,8 @@ class Census:
     ) -> tuple[list[Tensor], set[int]]:
         # Return the parameters that ``backward()`` reached before a step, but that had no gradient at any step.
         #
-        # The first list holds those whose gradients were cleared. If a custom backward returned none for them, their
-        # ids are returned instead.
+        # The first result is a list of parameters whose gradients were cleared. If instead a custom backward returned
+        # None for them, this list is empty, and the second result holds their ids.
         lacking = [one for one in trainable if id(one) in self.before and one not in self.filled]
         reached = {count: Reached(calls[:count]) for count in {self.before[id(one)] for one in lacking}}
         behind = [one for one in lacking if reached[self.before[id(one)]].any_of([one])]
@@ -322,15 +320,15 @@ class Census:
                 continue
             calls = [*self._calls(module)] if ran is ModuleRan.CALLED else []
             code = forward_code(owner)
-            is_off = bool(calls) and all(one.mode for one in calls)  # each call ran with gradients disabled
+            is_off = bool(calls) and all(one.mode for one in calls)  # every call ran with gradients disabled
             if module is owner and package(code.co_filename) is None and not is_off:
                 calls, ran = [*mentioned_by(owner, name.rpartition(".")[2])], ModuleRan.OWN
             path = names.path(module)
             yield Untrained(name, path, type(module).__name__, ran, held, tuple(calls), at, own)
 
     def _in_its_place(self, one: Tensor, owner: Module, name: str, ran: ModuleRan) -> list[Tensor] | None:
-        # Return the tensors that the module used instead of a parameter, or another tensor with the same numbers; None
-        # if there are none.
+        # Return the tensors with which the module ran instead of this parameter, or tensors that contain the
+        # parameter's numbers; None if there are none.
         if self.runs.ran_with_others(owner, one):
             return self.runs.instead_of(owner, name.rpartition(".")[2])
         return (self.runs.holding(one) if ran is ModuleRan.NOT_CALLED else None) or None
@@ -341,8 +339,8 @@ class Census:
         return tuple([ModuleCall(line, line.text) for line in own if line is not None][:1])
 
     def _ran(self, owner: Module, names: TrainedNames, reached: Reached, compiled: bool) -> tuple[ModuleRan, Module]:
-        # Did the module of a parameter run? Also returns the module to which the answer applies, which may contain the
-        # parameter's module.
+        # Did the module of a parameter run? The second result is the module that this answer is about. It is the
+        # parameter's module, or one that contains it.
         chain = [owner, *names.around(owner)]  # from inside to outside
         at = next((at for at, one in enumerate(chain) if id(one) in self.runs.modules), None)
         if compiled or not self.runs.modules or any(_is_opaque(one) for one in chain):
@@ -364,13 +362,13 @@ class Census:
 
 
 def _positions(tensors: Sequence[Tensor], captures: Sequence[Capture]) -> tuple[int, ...]:
-    # Return the position of the first capture of each of these tensors, if it has a capture.
+    # Return, for each of these tensors that has a capture, the position of its first capture.
     firsts = {id(capture.tensor): at for at, capture in reversed([*enumerate(captures)])}
     return tuple([firsts[id(one)] for one in tensors if id(one) in firsts])
 
 
 def _is_of_no_model(one: Untrained) -> bool:
-    # Does an optimizer own the parameter, although it belongs to no model that ran?
+    # Does an optimizer own the parameter, although no model that ran holds it?
     is_root = one.ran is ModuleRan.NOT_CALLED and "." not in one.module
     return bool(one.held_by) and (is_root or (not one.module and one.ran is ModuleRan.UNKNOWN))
 
@@ -393,8 +391,8 @@ def _is_opaque(module: Module) -> bool:
 def _carriers(
     lacking: Sequence[Tensor], captures: Sequence[Capture], inputs: Sequence[Sequence[int]]
 ) -> dict[int, tuple[int, ...]]:
-    # Return, by the id of a parameter, the positions of the captures that lead back to it and have no input capture
-    # that leads back to it, too.
+    # Return, by the id of a parameter, the positions of the first captures that were computed from it: those that have
+    # no input capture that was also computed from it.
     wanted = {id(one) for one in lacking}
     leads: dict[Any, frozenset[int]] = {}
     found: dict[int, list[int]] = {at: [] for at in wanted}

@@ -15,14 +15,15 @@ from backprobe.backends.torch.private import (
 from backprobe.errors import Unsupported
 
 WITHOUT_LEAVES = {"Vmap": "vmap", "Jvp": "jvp", "Functionalize": "functionalize"}
-"""The transforms inside which PyTorch lets no tensor require a gradient, with PyTorch's names for them as keys.
-``grad`` and ``vjp`` are not among them.
+"""The transforms inside which PyTorch lets no tensor require a gradient. The keys are PyTorch's names for them.
+
+Inside ``grad`` and ``vjp`` a tensor may require a gradient, so they are not listed.
 """
 
 
 def whole(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the tensor of which a tensor inside a transform, such as ``vmap``, is a part. Outside of transforms,
-    return the tensor itself.
+    """Return the whole tensor to which a tensor inside a transform such as ``vmap`` belongs. Outside of transforms this
+    is the tensor itself.
     """
     while is_wrapped(tensor):
         tensor = unwrapped(tensor)

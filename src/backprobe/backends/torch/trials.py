@@ -23,7 +23,7 @@ from backprobe.record.containers import leaves
 
 
 class TorchTrials(Trials):
-    """Implements ``Trials`` for PyTorch. The modules are those that the first run calls, even if they are not
+    """Implements ``Trials`` for PyTorch. Its modules are all that the first run calls, even those that are not
     arguments.
     """
 

@@ -17,18 +17,18 @@ def now() -> int:
 
 
 class Coverage:
-    """The numbers of the nodes that lead to the arguments of calls. The nodes themselves are not kept alive."""
+    """The numbers of the nodes that a run created, by how they arose. The nodes themselves are not kept alive."""
 
     def __init__(self) -> None:
         self.start = now()
-        self.accounted: list[tuple[int, int]] = []  # ranges of the numbers of nodes that recorded calls made
-        self.differentiated: set[int] = set()  # numbers of nodes through which gradients with a graph were computed
-        self.derivatives: list[tuple[int, int]] = []  # ranges of the numbers of nodes that such gradients consist of
-        self.differentiating = -1  # the start of the last of these ranges
-        self.seen: dict[int, tuple[str, bool]] = {}  # by number: operation, and whether its derivative is handwritten
+        self.accounted: list[tuple[int, int]] = []  # ranges of node numbers: nodes that recorded calls created
+        self.differentiated: set[int] = set()  # numbers of nodes that were differentiated with ``create_graph``
+        self.derivatives: list[tuple[int, int]] = []  # ranges of node numbers: nodes of such derivatives
+        self.differentiating = -1  # the first number of the newest of these ranges
+        self.seen: dict[int, tuple[str, bool]] = {}  # by number: the operation; is its derivative handwritten?
 
     def account_for(self, since: int) -> None:
-        """Nodes made since ``since`` belong to a recorded call."""
+        """Register the nodes that were created since number ``since`` as part of a recorded call."""
         while self.accounted and self.accounted[-1][0] >= since:
             self.accounted.pop()
         self.accounted.append((since, now()))
@@ -36,7 +36,7 @@ class Coverage:
             self.derivatives.append((since, now()))
 
     def look(self, tensors: Iterable[Tensor]) -> None:
-        """Note all nodes of this run that lead to these tensors."""
+        """Register all nodes of this run that lead to these tensors."""
         pending = [node for tensor in tensors if (node := tensor.grad_fn) is not None]
         while pending:
             node = pending.pop()
@@ -46,10 +46,11 @@ class Coverage:
                 pending += [follower for follower, _ in node.next_functions if follower is not None]
 
     def differentiate(self, outputs: Iterable[Tensor], inputs: Iterable[Tensor]) -> bool:
-        """Note all nodes between the inputs and the outputs; if there are no inputs, all nodes that lead to the
-        outputs.
+        """Register all nodes between the inputs and the outputs as differentiated. Without inputs, these are all nodes
+        that lead to the outputs.
 
-        Nodes made from now on belong to a derivative. Returns whether a noted node belongs to a derivative already.
+        Nodes made from now on belong to a derivative. Returns whether a registered node belongs to a derivative
+        already.
         """
         ends, seen = {one.grad_fn for one in inputs}, set[int]()
         pending = [node for tensor in outputs if (node := tensor.grad_fn) is not None]
@@ -65,7 +66,7 @@ class Coverage:
         return is_again
 
     def unaccounted(self) -> list[tuple[str, bool]]:
-        """Return the operations of the noted nodes that no recorded call created, and whether their derivatives are
+        """Return the operations of the nodes that no recorded call created, and whether their derivatives are
         handwritten.
         """
         return [self.seen[at] for at in sorted(self.seen) if not self._is_accounted_for(at)]

@@ -2,8 +2,8 @@
 
 At the end of a step each ``.grad`` is remembered by id and version. If it is unchanged when a pass of ``backward()``
 starts, and changed when the pass ends, the pass has added to it. This does not count if the gradient is cleared before
-its optimizer steps, as that of a GAN's critic to which the generator's loss has added. Any other change of a gradient
-between two passes counts as clearing; clipping and unscaling happen only after the last pass.
+its optimizer steps, for example that of a GAN's critic, to which the generator's loss has added. Any other change of a
+gradient between two passes counts as clearing; clipping and unscaling happen only after the last pass.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from backprobe.backends.torch.tensors import grad_of
 
 State = tuple[int, int]
 """The id and version of a gradient."""
-FEW = 3  # gradients that are read, because ``.grad.data.zero_()`` does not change the version
+FEW = 3  # the most gradients whose numbers are compared, because ``.grad.data.zero_()`` does not change the version
 
 
 class UnclearedGradients:
-    """The gradients that one training did not clear, from step to step."""
+    """The gradients that a training did not clear between one step and the next."""
 
     def __init__(self) -> None:
         self.left: dict[Tensor, State] = {}  # by parameter: the gradients that the previous step left
-        self.found: dict[Tensor, State] = {}  # gradients that a pass has added to since
+        self.found: dict[Tensor, State] = {}  # the gradients to which a pass has added
 
     def step_ended(self, parameters: Iterable[Tensor]) -> None:
-        """The step has ended, and leaves the gradients of these parameters to the next step."""
+        """Remember the gradients of these parameters, with which the next step will start."""
         states = [(one, _state(one)) for one in parameters]
         self.left = {one: state for one, state in states if state is not None}
         self.found = {}
 
     def pass_began(self) -> None:
-        """A pass of ``backward()`` starts, and has not changed any gradient yet."""
+        """Forget the gradients that have changed since the last pass. A pass of ``backward()`` is about to start."""
         self.found = {one: state for one, state in self.found.items() if _state(one) == state}
         self.left = {one: state for one, state in self.left.items() if _state(one) == state}
         if self.left and _are_zero(self.left):

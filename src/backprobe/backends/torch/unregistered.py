@@ -67,8 +67,8 @@ def not_held(names: TrainedNames, leaves: Mapping[int, Tensor]) -> Iterator[Unre
 def twins(
     names: TrainedNames, leaves: Mapping[int, Tensor], lacking: Sequence[Tensor]
 ) -> Sequence[tuple[Tensor, Tensor]]:
-    """Return pairs of parameters: one that an optimizer owns but that belongs to no model that ran, and one that ran
-    but that no optimizer owns.
+    """Return pairs of parameters: one that an optimizer owns, whose model did not run; and one of a model that ran,
+    which no optimizer owns.
 
     Parameters are paired only if all have the same shapes in the same order. They then probably belong to two modules
     that were created in the same way.
@@ -90,8 +90,8 @@ def all_optimizers() -> list[Optimizer]:
 
 
 Found = tuple[Module, str, str, list[tuple[str, Tensor]]]
-"""A module, the name and the kind of one of its attributes, and the tensors in the attribute, each with the rest of its
-name.
+"""A module, the name and the kind of one of its attributes, and the tensors in this attribute. Each tensor has the part
+of its name after the attribute.
 """
 
 
@@ -109,8 +109,8 @@ def _in_containers(ran: Iterable[Module], stray: Collection[int]) -> Iterator[Fo
 
 
 def _tensors(ran: Iterable[Module], stray: Collection[int], owners: Collection[int]) -> Iterator[Found]:
-    # Yield plain tensors that got a gradient, and tensors that were computed once from a tensor that belongs to no
-    # model.
+    # Yield the attributes that hold a plain leaf, or a tensor that was computed only once. In the second case, the
+    # tensor to report is a leaf from which it was computed and that belongs to no model.
     for module in ran:
         for attribute, value in [*vars(module).items(), *module._buffers.items()]:
             if not isinstance(value, Tensor) or not value.requires_grad or not _is_kept(module, attribute):
@@ -124,8 +124,8 @@ def _tensors(ran: Iterable[Module], stray: Collection[int], owners: Collection[i
 
 
 def _constants(module: Module) -> Iterator[tuple[str, str]]:
-    # Yield the floating-point tensors that the program's own forward reads, and that nothing trains or writes to. The
-    # forward of a GraphModule is generated, so it is not the program's own.
+    # Yield the floating-point tensors that a forward in the program's own code reads, and that are neither trained nor
+    # written to. The forward of a GraphModule is generated, so it is not the program's own.
     if package(forward_code(module).co_filename) is not None or isinstance(module, GraphModule):
         return
     for kind, held in ((Stray.CONSTANT, vars(module)), (Stray.BUFFER, module._buffers)):

@@ -29,7 +29,7 @@ class WatchedGaps:
     def __init__(self, model: Module, options: WatchOptions, listener: StepListener) -> None:
         self.model, self.options, self.listener = model, options, listener
         self.called: set[int] = set()  # ids of modules that ran
-        self.came: set[int] = set()  # places of tensors that existed in this step, with or without a row
+        self.came: set[int] = set()  # places of tensors that existed in this step, even those without a row
         self.unread: dict[int, GapCode] = {}  # for each place without a row, the reason
         self.without_grad: weakref.WeakSet[Module] = weakref.WeakSet()
         self.elsewhere: weakref.WeakSet[Module] = weakref.WeakSet()
@@ -38,11 +38,11 @@ class WatchedGaps:
         self.own: dict[str, Tensor] = {}
         self.written: Container[int] = ()
         self.forwards: dict[str, WatchedForward] = {}
-        self.held: set[int] = set()  # ids of parameters that optimizers own
+        self.held: set[int] = set()  # ids of the parameters that optimizers own
 
     def step_ends(
         self,
-        heard: Mapping[Module, Any],  # for each module, an object with ``path`` and ``places``
+        heard: Mapping[Module, Any],  # values: objects with ``path`` and ``places``
         names: Mapping[Tensor, str],
         wants: Callable[[str], bool],
         steps: OptimizerSteps,
@@ -117,7 +117,7 @@ class WatchedGaps:
 
     def _came(self, name: str, missing: Container[Key]) -> bool:
         # Did the tensor, whose gradient is missing, exist in this step?
-        has_row = self.options.values and (name, VALUE) not in missing  # compiled code adds rows, too
+        has_row = self.options.values and (name, VALUE) not in missing  # rows may also come from compiled code
         place = self._place(name, GRADIENT)
         return has_row or (place != NONE and place in self.came)
 

@@ -19,7 +19,7 @@ from backprobe.record.names import quote_path
 
 NO_FORWARD = Module.forward
 Take = Callable[["WatchedForward", str, Any, Bound], None]
-"""Called when a local of a forward is bound to a value."""
+"""The function that is called when a local of a forward is bound to a value."""
 
 
 @dataclass(eq=False)
@@ -54,7 +54,9 @@ class WatchedLocals:
         self.made: dict[Module, BindingForward | None] = {}
 
     def look(self, parts: Sequence[tuple[str, Module]]) -> Mapping[str, str]:
-        """Walk the modules of a model to find new ones. Returns the additional names of locals in shared modules."""
+        """Walk the modules of a model to find new ones. If a module has several paths, its locals have several names.
+        Returns these further names, with the first name of each.
+        """
         for path, module in parts:
             known = self.forwards.get(module)
             if (known is not None and known.path == path) or not self.selection.wants_locals(path):

@@ -30,7 +30,9 @@ class GradPasses:
         self.are_of_one = True
 
     def begin(self, running: int, frame: FrameType) -> None:
-        """A call of ``grad()`` runs in this frame. A call inside another pass belongs to that pass."""
+        """Register a call of ``grad()``, which runs in this frame. A call inside another pass is ignored, because it
+        belongs to that pass.
+        """
         call = BackwardCall.of(frame)
         if call.is_nested or call.is_ours or call.is_transformed or call.is_batched:
             return
@@ -55,10 +57,9 @@ class GradPasses:
                 self.counts[running].setdefault(place, []).append(counted)
 
     def of_one_output(self) -> tuple[Kept, Kept]:
-        """Return the statistics and histograms for each place, if all calls differentiated the same output; otherwise
-        nothing.
+        """Return the statistics and histograms for each place, or nothing if the calls differentiated several outputs.
 
-        Calls that differentiate the same output with respect to other inputs measure the same gradients at common
+        Calls that differentiate the same output with respect to different inputs measure the same gradients at common
         places, so those of the first call are kept.
         """
         return (_first(self.rows), _first(self.counts)) if self.are_of_one else ({}, {})

@@ -59,9 +59,9 @@ class WatchedScript:
         self.given: weakref.WeakKeyDictionary[Module, int] = weakref.WeakKeyDictionary()
         """How many optimizers existed when a module got its last part. Modules that were complete before have none."""
         self.running: list[Module] = []
-        self.outermost: int | None = None  # the place in this list of the first that was called with gradients on
-        self.again: Module | None = None  # a module that is called a second time for one call
-        self.owners: set[type] = set()  # classes that define how their modules are called
+        self.outermost: int | None = None  # the index in ``running`` of the first module called with gradients on
+        self.again: Module | None = None  # a module that is being called again, because it was just found
+        self.owners: set[type] = set()  # classes that define their own ``__call__``
         self.installed = ExitStack()
         self.is_open = True
 
@@ -87,7 +87,8 @@ class WatchedScript:
         self.is_open = False
 
     def _optimizer_made(self, following: Callable[..., Any], instance: Optimizer, *args: Any, **kwargs: Any) -> Any:
-        # By now the classes of its models exist. Calls that a class defines itself may not run the hooks.
+        # The classes of the script's models exist by now. A class with its own ``__call__`` may not run the hooks, so
+        # its calls are wrapped.
         new = all_owners() - self.owners
         self.owners |= new
         self.installed.enter_context(around_calls_of(new, self._own_call))
@@ -105,7 +106,7 @@ class WatchedScript:
         known = len(self.known)
         self._before(module, args)
         try:
-            if len(self.known) > known:  # what watches the model from now on hears this call too
+            if len(self.known) > known:  # the model has just been found: call it through its new watch
                 self.again = module
                 return module(*args, **kwargs)
             return following(module, *args, **kwargs)
@@ -214,7 +215,7 @@ def _there(made: Iterable[weakref.ref[T]]) -> list[T]:
 
 
 def _remembering(made: list[weakref.ref[Any]]) -> Callable[..., Any]:
-    # Return the function that replaces ``__init__``. It remembers each object that is created.
+    # Return a function that replaces ``__init__`` of a class, and remembers each object that is created.
     def init(following: Callable[..., Any], instance: Any, *args: Any, **kwargs: Any) -> Any:
         made.append(weakref.ref(instance))
         return following(instance, *args, **kwargs)

@@ -8,7 +8,7 @@ from backprobe.backends.torch.dynamo import OptimizedModule
 from backprobe.backends.torch.structure import structure
 
 WRAPPED = "_orig_mod"
-"""The name under which ``torch.compile(module)`` holds the module that it wraps. It is left out of names."""
+"""The attribute in which ``torch.compile(module)`` holds the original module. Paths are shown without it."""
 
 
 def unwrapped(model: Module) -> Module:

@@ -1,9 +1,9 @@
 """The ends of a training's steps, and the numbers that are read then: gradients before an optimizer uses them,
 parameters afterwards.
 
-A step ends when the last of its optimizers has stepped, or, where the last does not step, the last of those that do.
-With a ``GradScaler`` it ends when the scaler is updated, because no optimizer steps if the scaler has found an
-overflow.
+A step ends when the last of its optimizers has stepped. If the last one does not step, the step ends with the last
+optimizer that does. With a ``GradScaler`` it ends when the scaler is updated, because no optimizer steps if the scaler
+has found an overflow.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ OPTIMIZER = Option(
 )
 SCALER = Option("scaler", GradScaler, None, "torch.amp.GradScaler()", or_none=True, says="a torch.amp.GradScaler")
 FUSED = ("grad_scale", "found_inf")
-"""Attributes that a scaler sets on an optimizer which divides by the scale itself. Such an optimizer may also skip a
+"""Attributes that a scaler sets on an optimizer that unscales its gradients itself. Such an optimizer may also skip a
 step.
 """
 
@@ -80,7 +80,7 @@ class OptimizerSteps:
                 self.before.clear()
 
     def end_by_hand(self) -> None:
-        """The program reports that a step is over."""
+        """End the step, because the program reports that it is over."""
         if self.listener.is_measured:
             self.measure_gradients(self.names, GRADIENT)
             self._measure_parameters(self.names)
@@ -105,12 +105,12 @@ class OptimizerSteps:
     def _after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if self.listener.is_measured:
             own = [one for one in parameters(optimizer) if one in self.names]
-            if _closure(args, kwargs):  # the closure called backward() during the step
+            if _closure(args, kwargs):  # with a closure, backward() ran inside the step
                 self.measure_gradients(own, GRADIENT)
             self._measure_parameters(own)
             self.stepped_parameters.update(map(id, own))
         self.stepped = self.stepped or not _found_overflow(optimizer)
-        if self.options.scaler is not None:  # its update ends the step
+        if self.options.scaler is not None:  # the step ends when the scaler is updated
             return
         at = next(at for at, one in enumerate(self.options.optimizers) if one is optimizer)
         if self.rounds.ends_with(at):

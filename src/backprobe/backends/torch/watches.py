@@ -1,4 +1,4 @@
-"""The capability to watch models of PyTorch."""
+"""Implements watching a model of PyTorch during its training."""
 
 from __future__ import annotations
 

@@ -90,10 +90,10 @@ class TorchWatching(ModelWatching):
         self.hook, self.own_calls = ModuleHook(self._after), OwnCalls()
         self.schedules = schedules(added=self._half_over)
         self.hook.may_rest &= not self.before.codes
-        self.is_left_out = self.is_idle = False  # the step is not measured; no hook is needed until the next step
+        self.is_left_out = self.is_idle = False  # is this step not measured? is no hook needed?
         self.gaps = WatchedGaps(model, options, listener)
-        self.written: set[int] = set()  # row places of gradients that are left out: their view was written in place
-        self.ran_inside = False  # did the model run inside a backward pass, other than for a reentrant checkpoint?
+        self.written: set[int] = set()  # row places of gradients that are left out, because their view was written to
+        self.ran_inside = False  # did the model run in a backward pass, outside of a reentrant checkpoint?
         self.views: list[MeasuredTensor] = []
         self.leaf_hooks = ExitStack()
         self.installed = ExitStack()
@@ -143,7 +143,7 @@ class TorchWatching(ModelWatching):
         self._add_compiled(self.compiled.values.take())
         gradients = self.compiled.gradients.take()
         if gradients and not any(self.passes.values()):
-            self.listener.passed()  # a function compiled together with the model adds gradients without a pass
+            self.listener.passed()  # this backward ran in a compiled function, where no pass was observed
         elif not any(self.passes.values()):
             self._add_of_grad()
         self.grad_passes.clear()
@@ -160,7 +160,8 @@ class TorchWatching(ModelWatching):
         self.leaf_hooks.close()
 
     def _add_of_grad(self) -> None:
-        # Use the gradients that ``autograd.grad`` computed for one output, if the step has run no ``backward()``.
+        # The step has run no ``backward()``: report the gradients of ``autograd.grad``, if all its calls differentiated
+        # one output.
         rows, counts = self.grad_passes.of_one_output()
         if rows or self.ran_inside:
             self.listener.passed()
@@ -192,7 +193,7 @@ class TorchWatching(ModelWatching):
 
     def _follow_up(self) -> None:
         # Raise Unsupported if a part of the model has run without the hooks that this watch installed.
-        if not self.before.codes:  # nearly always
+        if not self.before.codes:  # true for nearly all models
             return
         found = self.before.around(self.model, {module for module, one in self.modules.items() if one.places})
         if found is not None:
@@ -216,7 +217,7 @@ class TorchWatching(ModelWatching):
             if not self.selection.wants_module(path):
                 continue
             if not self.selection.wants_module(first.path):
-                first.path = path  # the first selected name of a shared module
+                first.path = path  # the first path of a shared module that was selected
                 first.places.clear()
             if first.path != path:
                 self._share(first, path)
@@ -231,7 +232,7 @@ class TorchWatching(ModelWatching):
                     self.listener.alias(name, first_name)
 
     def _share(self, watched: WatchedModule, path: str) -> None:
-        # A shared module has another name, which may select further tensors of its output.
+        # Register another path of a shared module. This path may select further tensors of the module's output.
         if path not in watched.others:
             watched.others.append(path)
             watched.places.clear()
@@ -253,7 +254,7 @@ class TorchWatching(ModelWatching):
             self.run_after(module, output)
 
     def _called(self, module: Module, args: Any, output: Any) -> Any:
-        # Runs after a call that bypasses hooks.
+        # Runs after the call of a module whose class bypasses hooks.
         self._after(module, args, output)
         return output
 
@@ -295,7 +296,7 @@ class TorchWatching(ModelWatching):
         return not is_inside
 
     def _bound(self, forward: WatchedForward, local: str, value: Any, held: Bound) -> None:
-        # A forward has bound a local variable.
+        # Called when a forward has bound a local variable.
         if not (torch.is_grad_enabled() and threading.get_ident() == self.thread and self._counts()):
             return
         forward.bound.add(local)
@@ -387,8 +388,8 @@ class TorchWatching(ModelWatching):
         return place(VALUE) if options.values else NONE, place(GRADIENT, is_scaled=True) if options.gradients else NONE
 
     def _name(self, watched: WatchedModule | WatchedForward, path: str) -> str | None:
-        # Return the first selected name of a local variable, or of a part of a module's output; None if none is
-        # selected.
+        # Return the first selected name of a local variable, or of a part of a module's output; None if it has no
+        # selected name.
         if not isinstance(watched, WatchedModule):
             name = f"{quote_path(watched.path)}{path}"
             return name if self.selection.wants(name) else None
@@ -398,8 +399,8 @@ class TorchWatching(ModelWatching):
     # Methods for the backward pass.
 
     def _arrive(self, seen: MeasuredTensor, number: int, gradients: Sequence[Tensor | None]) -> None:
-        # A backward pass has reached a measured tensor. The pass is registered even if the tensor's gradient has no
-        # row.
+        # Called when a backward pass has reached a measured tensor. The pass is registered even if its gradients are
+        # not stored.
         if not self.listener.is_measured:
             return
         running = current_pass()
@@ -449,21 +450,23 @@ class TorchWatching(ModelWatching):
                 if self.options.clipping:
                     queue_callback(partial(self._left, True))
             return True
-        if not half:  # the half for the weights passes the modules' outputs a second time
+        if not half:  # the half for weights repeats what the half for inputs measured
             self.grad_passes.begin(running, frame)
         return False
 
     def _drop_repeated(self) -> None:
-        # A pass is over. Compiled code ran in it only to recompute checkpoints, so its measurements are discarded.
+        # Called at the end of a pass in which compiled code only recomputed checkpoints. Its measurements are
+        # discarded, because they repeat earlier ones.
         self.compiled.values.take()
 
     def _half_over(self) -> None:
-        # One half of a split backward pass has added to ``.grad`` after its pass was over.
+        # Called when one half of a split backward has added to ``.grad``, after its pass.
         if self.options.clipping:
             self._left(False)
 
     def _left(self, again: bool) -> None:
-        # A pass is over: measure the gradients in ``.grad``, after the callbacks that other code has queued.
+        # Called at the end of a pass. Measure the gradients in ``.grad``, after the callbacks that other code has
+        # queued.
         if again:
             queue_callback(partial(self._left, False))
         elif self.listener.is_measured:

@@ -28,7 +28,7 @@ from backprobe.record.reasons import Reason
 TOGETHER, WITHIN = Reason("versions_share_gradient"), Reason("written_within_function")
 BEHIND_AUTOGRAD, UNSAVED = Reason("written_past_autograd"), Reason("written_past_unsaved")
 OTHER_DTYPE = Reason("view_of_other_dtype")
-UNSEEN = -1  # not the version of any tensor: it is unknown what was written to this memory
+UNSEEN = -1  # used instead of a version if it is unknown what was written
 CALL, TENSOR = torch.nn.Module.__call__, attrgetter("tensor")
 
 
@@ -37,20 +37,20 @@ class TorchWrites(Versions, Writes):
 
     refused: Sequence[models.Refusal]
     modules: dict[torch.nn.Module, Effect]
-    """The effect of calling each module, from one walk over its submodules."""
+    """The effect of calling each module and its submodules."""
     reporting: dict[int, torch.nn.Module]
-    """By id: the modules whose forward is instrumented and reports its writes itself."""
+    """By id, the modules whose forward is instrumented. They report their writes themselves."""
     unplaced: list[Capture]
     by_memory: dict[int, list[Capture]]
-    """Current captures by storage."""
+    """The current captures, by storage."""
     known_versions: dict[int, int]
-    """The version after the last observed write, by the storage of captures."""
+    """For each storage of captures, the version after the last observed write."""
     pending: list[tuple[Tensor, list[Node], list[Capture]]]
     exposed: dict[Capture, None]
     exposed_now: list[Capture]
     """Captures that the running statement has exposed."""
     saved: set[int]
-    """The storages of the tensors that operations saved for backward, as far as they were examined."""
+    """The storages of tensors that operations saved for backward, as far as this was examined."""
     begun: bool
     """Whether saved tensors were examined."""
     found_overwritten: list[Capture]
@@ -104,7 +104,7 @@ class TorchWrites(Versions, Writes):
             if target is tensor:
                 del self.pending[at]
                 place = memory(tensor)
-                # memory without captures may soon belong to another tensor
+                # Without captures, the memory may be freed and reused by another tensor, so its version is not stored.
                 if self.known_versions.get(place, UNSEEN) != UNSEEN:
                     self.known_versions[place] = self.version(tensor)
                 self._after_write(tensor, nodes, current)
@@ -114,7 +114,7 @@ class TorchWrites(Versions, Writes):
         for capture in current:
             if is_written_past(capture):
                 self._overwritten_unseen(capture)
-            if capture.edge is not None and not capture.tensor.requires_grad:  # after detach_()
+            if capture.edge is not None and not capture.tensor.requires_grad:  # true after ``detach_()``
                 self.found_detached.append(capture)
                 self.has_found = True
         base = tensor._base
@@ -134,8 +134,8 @@ class TorchWrites(Versions, Writes):
         self.has_found = True
 
     def overwritten(self) -> Sequence[Capture]:
-        """Only captures that the running statement has exposed are examined. The others are examined at the end of the
-        program.
+        """Return the captures that an unobserved write has changed. Only captures that the running statement has
+        exposed are examined. The others are examined at the end of the program.
         """
         self.look_at_exposed()
         if self.together and torch.is_grad_enabled():
@@ -145,7 +145,8 @@ class TorchWrites(Versions, Writes):
         return found
 
     def _look_at_together(self) -> None:
-        # The writes belong to a custom function if its result, marked by ``mark_dirty``, is now their tensor.
+        # If a custom function has written to its argument and marked it with ``mark_dirty``, the tensor is now the
+        # function's result. Then the writes belong to the function.
         for previous, capture in self.together:
             edge = gradient_edge(capture.tensor)
             if edge is not None and capture.edge is not None and key(edge) != key(capture.edge):
@@ -165,8 +166,8 @@ class TorchWrites(Versions, Writes):
         self.has_found = True
 
     def look_at_saved(self, roots: Sequence[Node]) -> None:
-        """Called when backward starts. An unobserved write makes gradients wrong if an operation has saved the
-        value.
+        """Examine captures that were written to without notice, because backward is about to start. If an operation has
+        saved such a value, gradients are wrong.
         """
         written = [one for one in self.exposed if one.leaf is None and one.edge is not None]
         if written:
@@ -184,8 +185,8 @@ class TorchWrites(Versions, Writes):
         return found
 
     def _kept(self, tensor: Tensor) -> list[Capture]:
-        # Return the captures whose current value is in this tensor's memory. Their values are copied first, whatever
-        # the write changes.
+        # Return the captures whose current value is in this tensor's memory. Before that, copy their values, because a
+        # write is about to change the memory.
         self.place()
         held = self.by_memory.get(memory(tensor), [])
         held[:] = [capture for capture in held if self.version(capture.tensor) == capture.version]

@@ -55,7 +55,7 @@ class TorchUselessGradients(UselessGradients):
         self.passes = Passes(self.operations.is_constant_in)
 
     def listen(self) -> None:
-        if dispatch_modes() == 0:  # otherwise a mode of the program would see our own operations
+        if dispatch_modes() == 0:  # otherwise a mode of the program would observe backprobe's operations
             mode: Any = self.operations  # DispatchMode has no types
             mode.__enter__()
             own_modes.count += 1
@@ -86,7 +86,7 @@ class TorchUselessGradients(UselessGradients):
         self._begin()
 
     def of_call(self, call: RepeatedCall) -> Sequence[Note]:
-        """Return the useless gradients of one call."""
+        """Run this call, and return notes on its useless gradients."""
         found: Sequence[Note] = ()
         self.operations.keeps_pointwise = True
         self.listen()
@@ -111,7 +111,7 @@ class TorchUselessGradients(UselessGradients):
             self.scaled.begins(call)
 
     def found(self, trained: Collection[Tensor], names: TrainedNames | CallLeaves) -> Sequence[Note]:
-        """Return the notes on the iteration, which has ended. ``trained`` are the parameters that should be trained."""
+        """End the iteration, and return the notes on it. ``trained`` are the parameters that should be trained."""
         numbers = self.passes.numbers
         found = [
             *self._of_operations(numbers),

@@ -38,7 +38,8 @@ class Applied:
         )
 
     def _has_numbers(self) -> bool:
-        # May a Python number be an operand, such as a factor, rather than a dimension?
+        # May a Python number among the arguments be an operand, such as a factor? Other numbers are dimensions or
+        # sizes.
         kinds = [one.type.kind() for one in self.function._schema.arguments]
         return any(
             kind in ("TensorType", "NumberType") and isinstance(value, int | float)

@@ -36,7 +36,7 @@ class Writable(torch.autograd.Function):
 
 
 class CallLeaves:
-    """The differentiated leaves of one call, as they would be in a script, and their names."""
+    """The differentiated leaves of one call and their names. The leaves are created as a script would create them."""
 
     def __init__(self, call: RepeatedCall) -> None:
         self.call, self.names = call, dict[int, str]()

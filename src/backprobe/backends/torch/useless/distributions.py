@@ -15,14 +15,14 @@ from backprobe.backends.useless.distributions import MOST, is_rarely, near
 
 
 class Distributions:
-    """The distributions of one iteration, by the number of the operation's node in the graph."""
+    """Findings about distributions in one iteration. The keys are the numbers of graph nodes."""
 
     def __init__(self) -> None:
-        self.twice: dict[int, str] = {}  # softmax applied to a distribution
+        self.twice: dict[int, str] = {}  # nodes that apply softmax to a distribution
         self.unnormalised: list[int] = []
 
     def look(self, given: Sequence[Tensor], made: Tensor, number: int) -> None:
-        """Called when an operation that is not elementwise has computed a tensor from others."""
+        """Examine a tensor that an operation, which is not elementwise, has just computed from other tensors."""
         if not given or not 1 < given[0].numel() <= MOST or not _is_computed(given[0]):
             return
         first = given[0]

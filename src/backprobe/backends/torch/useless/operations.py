@@ -22,7 +22,7 @@ from backprobe.backends.user_lines import source_at, users_frames
 from backprobe.record.source import Source
 
 MOST = 200_000
-"""The most nodes whose lines are kept."""
+"""The most nodes for which lines are stored."""
 
 
 class Operations(DispatchMode):  # type: ignore[no-untyped-call]  # it has no types
@@ -41,7 +41,8 @@ class Operations(DispatchMode):  # type: ignore[no-untyped-call]  # it has no ty
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        # skipping would import the compiler, which takes a second or two, although nothing is compiled here
+        # If this were True, PyTorch would import its compiler, which takes a second or two, although nothing is
+        # compiled here.
         return False
 
     def begin(self) -> None:
@@ -92,7 +93,7 @@ class Operations(DispatchMode):  # type: ignore[no-untyped-call]  # it has no ty
             self.distributions.look(given, made, number)
 
     def line(self, number: int) -> Source | None:
-        """Return the program's line that made a node."""
+        """Return the line of the program that created a node."""
         known = self.lines.get(number)
         return None if known is None else source_at(*known)
 
@@ -136,7 +137,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _with_tensors(function: Any, args: Sequence[Any]) -> list[Any]:
-    # Return the arguments, in which tensors replace numbers if the operation takes only tensors.
+    # Return the arguments. Numbers are replaced by tensors if the operation takes only tensors.
     #
     # PyTorch passes to a mode the number from which a tensor was made, but the operation may not accept this number.
     kinds = [one.type.kind() for one in function._schema.arguments]

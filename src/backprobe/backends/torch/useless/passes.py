@@ -30,7 +30,7 @@ from backprobe.backends.useless.ways import BY_CHANCE, FAINT, Sum, Ways, is_roun
 SQUARED = 1e15
 """Numbers up to this limit, and their inverses, can be squared in single precision."""
 GIVEN = "WritableBackward"
-"""The node of the writable copy that replaces a leaf in a single call: see ``calls``."""
+"""The name of the node of ``calls.Writable``, which copies a leaf so that the program may write to the copy."""
 MOST = 20_000
 """A graph with more nodes than this is not examined."""
 SMALL, SMALL_NODES = 1_000_000, 2_000
@@ -38,8 +38,8 @@ SMALL, SMALL_NODES = 1_000_000, 2_000
 
 
 DoesWithout = Callable[[int, int, int], bool]
-"""(number of a node, index of one of its tensors, number of tensors) -> is the operation's result independent of that
-tensor?
+"""Tells whether an operation's result does not depend on one of its tensors. The arguments are the number of the
+operation's node, the index of the tensor, and the number of tensors.
 """
 
 
@@ -53,13 +53,13 @@ class SeenByBackward:
     smaller: set[int] = field(default_factory=set)  # places of edges with fewer elements
     has_zero: bool = False  # does the node multiply by a saved tensor that is 0 and is not trained?
     has_trained_zero: bool = False
-    norm: float = 0.0  # the norm of the gradient that the node has received
-    is_tiny: bool = False  # is this norm so small that part of the gradient may underflow to 0?
-    gains: Mapping[int, float] = field(default_factory=dict)  # for each edge, the share of the norm passed on
+    norm: float = 0.0  # the norm of the gradient that arrived at the node
+    is_tiny: bool = False  # is this norm so small that parts of the gradient may underflow?
+    gains: Mapping[int, float] = field(default_factory=dict)  # for each edge, the norm passed on, relative to ``norm``
     faint: set[int] = field(default_factory=set)  # places where almost nothing of the gradient was passed on
     # places where only rounding errors remain, because the operation removes exactly the gradient that arrived
     hidden: set[int] = field(default_factory=set)
-    without: set[int] = field(default_factory=set)  # places of inputs on which the result does not depend
+    without: set[int] = field(default_factory=set)  # places of inputs that do not affect the result
 
     def is_over(self, at: int) -> bool | None:
         """Is the gradient that was passed on at this place 0, or only rounding? None if no gradient was passed on."""
@@ -92,8 +92,8 @@ class ObservedPass(Ways[Key, Node]):
         self.handles: list[Any] = []
 
     def listen(self, arrived: Callable[[Tensor, Tensor], None], leaves: Iterable[Tensor] | None) -> None:
-        """Measure the gradients that arrive at leaves, and examine each node on a path to ``leaves`` (None means all
-        leaves).
+        """Measure the gradients that arrive at leaves, and examine each node on a path to ``leaves``. None means all
+        leaves.
         """
         for node, leaf in self.leaves.items():
             self.handles.append(node.register_prehook(self._guarded(partial(_take, arrived, leaf))))
@@ -177,7 +177,7 @@ class ObservedPass(Ways[Key, Node]):
                 seen.without.add(at)
             one = self.sums.get((follower, place))
             if one is not None and one.is_exact and not any(_is_like(gradient, each) for each in given):
-                # a sum over the batch, as for a bias, in which parts may cancel without a mistake
+                # This is a sum over the batch, such as a bias has. Parts that cancel in it are not a mistake.
                 del self.sums[follower, place]
             elif one is not None and not seen.gave[at] and gradient.is_floating_point():
                 one.add(gradient.detach(), node._sequence_nr())
@@ -267,7 +267,7 @@ def _operation(node: Node) -> str:
 
 
 def _why(seen: SeenByBackward, at: int) -> str:
-    # Return the reason why a node passes on exactly 0 at one of its edges.
+    # Return the reason why a node passes on exactly 0, or only rounding errors, at one of its edges.
     if at in seen.without:
         return CANCELS
     if seen.has_trained_zero:
@@ -275,7 +275,7 @@ def _why(seen: SeenByBackward, at: int) -> str:
     if at in seen.hidden:
         return CANCELS
     if seen.has_zero:
-        return TIMES_ZERO  # whatever the other factor is, even if it is small
+        return TIMES_ZERO  # a factor is 0, so the size of the other factor does not matter
     return BY_CHANCE if at in seen.smaller or seen.is_tiny else FLAT
 
 
@@ -289,20 +289,20 @@ def _take(arrived: Callable[[Tensor, Tensor], None], leaf: Tensor, gradients: Se
 
 
 class Passes:
-    """The backward passes of all iterations, and the leaves that they reached."""
+    """The backward passes of each iteration, and the leaves that they have reached in all iterations."""
 
     def __init__(self, does_without: DoesWithout) -> None:
         self.does_without = does_without
         self.leaves: Leaves[int] = Leaves()  # the key is the id of a leaf
         self.passes: list[ObservedPass] = []  # the passes of this iteration
-        self.faint: dict[int, set[tuple[int, str]]] = {}  # by the index of a pass in the last iteration
+        self.faint: dict[int, set[tuple[int, str]]] = {}  # by pass: nodes that passed on almost nothing before
 
     @property
     def iterations(self) -> int:
         return self.leaves.iterations
 
     def begins(self, roots: Sequence[Node]) -> None:
-        """Called when backward is about to run."""
+        """Observe a backward pass that is about to start from these nodes."""
         faint = self.faint.get(len(self.passes), ())
         self.passes.append(one := ObservedPass(roots, self.does_without, faint))
         suspicious = (known.held() for known in self.leaves.known.values() if known.is_suspicious)
@@ -338,7 +338,7 @@ class Passes:
         return all(one.is_small for one in self.passes)
 
     def is_zero(self, leaf: Tensor) -> bool:
-        """Was everything that arrived at a leaf exactly 0, in each iteration so far?"""
+        """Was every gradient that arrived at this leaf exactly 0, in all iterations so far?"""
         known = self.leaves.known.get(id(leaf))
         return known is not None and known.held() is leaf and self.leaves.is_zero(id(leaf))
 

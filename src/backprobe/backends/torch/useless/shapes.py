@@ -17,7 +17,7 @@ from backprobe.backends.useless.shapes import Shape, Stretched, meet_elsewhere, 
 
 
 class KnownShape(NamedTuple):
-    """A tensor and the history of its shape."""
+    """A tensor, and what is known of how it got its shape."""
 
     tensor: ref[Tensor]
     is_asked: bool  # did the program insert the tensor's dimensions of size 1?
@@ -26,14 +26,14 @@ class KnownShape(NamedTuple):
 
 
 class Shapes:
-    """The tensors of one iteration."""
+    """The tensors of one iteration, with what is known of their shapes."""
 
     def __init__(self) -> None:
         self.known: dict[int, KnownShape] = {}  # the key is the id of the tensor
         self.found: list[Stretched] = []
 
     def look(self, is_pointwise: bool, given: Sequence[Tensor], made: Tensor, number: int) -> None:
-        """Called when an operation has computed a tensor from some others."""
+        """Register a tensor that an operation has computed from other tensors."""
         own = [self._of(one) for one in given]
         asked, rank = is_pointwise and any(one.is_asked for one in own if one), made.ndim
         if len(given) == 1 and not is_pointwise:
@@ -63,7 +63,7 @@ class Shapes:
     ) -> tuple[Stretched, ...]:
         # Return the operation if it broadcasts two operands although the program inserted no dimension.
         pairs = [(one, known) for one, known in zip(given, own, strict=True) if one.numel() > 1]
-        if not is_pointwise:  # such as a loss, whose operands have been expanded to one shape before
+        if not is_pointwise:  # a loss function has already expanded its operands to one shape
             pairs = pairs[:2] if pairs and all(one.shape == pairs[0][0].shape for one, _ in pairs[:2]) else []
         if len(pairs) != 2 or any(known is not None and known.is_asked for _, known in pairs):
             return ()

@@ -23,8 +23,8 @@ class TorchSteps(SampledSteps):
 
     def __init__(self) -> None:
         super().__init__()
-        self.as_it_was: dict[Optimizer, list[tuple[Tensor, int, Tensor | None]]] = {}  # of parameters without gradients
-        self.before: dict[Optimizer, list[tuple[Tensor, Tensor, Tensor]]] = {}  # filled while an optimizer steps
+        self.as_it_was: dict[Optimizer, list[tuple[Tensor, int, Tensor | None]]] = {}  # parameters without gradients
+        self.before: dict[Optimizer, list[tuple[Tensor, Tensor, Tensor]]] = {}  # set only while an optimizer steps
 
     def listen(self) -> list[Any]:
         """Observe every step from now on, until the returned handles are removed."""
@@ -70,7 +70,7 @@ def _is_fed(optimizer: Optimizer) -> bool:
 
 
 def _is_same(held: tuple[Tensor, int, Tensor | None]) -> bool:
-    parameter, before, sample = held  # gradients of 0 are added, too, so that a version says little
+    parameter, before, sample = held  # adding a gradient of 0 raises the version, so the sample decides
     return version(parameter) == before if sample is None else torch.equal(_sample(parameter), sample)
 
 
