@@ -89,8 +89,8 @@ class Outcome:
 
 
 OwnCall = tuple[str, Source | None, tuple[int, ...], bool, tuple[str, ...]]
-"""The call, its line, the positions of the captures to which it was limited, whether it had cotangents, and its other
-arguments.
+"""One call of the program that ran backward: its name and line, the positions of the captures to which it was limited,
+whether it had cotangents, and its other arguments.
 """
 
 

@@ -86,12 +86,13 @@ class Patched:
         removed.
         """
         wraps, owner, name = self.wraps, self.owner, self.name
-        if len(wraps) == 1 and wraps[0][0] == thread and wraps[0][1] is given:  # the usual case
+        if len(wraps) == 1 and wraps[0][0] == thread and wraps[0][1] is given:  # usually this is the only patch
             wraps.clear()
             self.calls = {}
         else:
             self._take_off_one(thread, given)
-        if not wraps and (held := vars(owner)).get(name) is self:  # otherwise the user has replaced it
+        # otherwise the program has replaced the function itself
+        if not wraps and (held := vars(owner)).get(name) is self:
             if self.own is not None:
                 _put(owner, name, self.own)
             elif isinstance(owner, type):  # the function is inherited
@@ -113,16 +114,16 @@ class Patched:
 
 
 class Together:
-    """What is the same for methods that are exchanged together."""
+    """The data that is shared by methods which are patched together by one ``exchanged``."""
 
     def __init__(self, name: str, aside: Callable[[], bool] | None, called_in: str) -> None:
-        """See ``exchanged``."""
+        """``aside`` and ``called_in`` are the arguments of ``exchanged``."""
         self.name, self.aside, self.called_in = name, aside, called_in
-        self.live = {threading.get_ident()}  # the thread in which they are exchanged, until they are removed
+        self.live = {threading.get_ident()}  # the thread whose calls are redirected; empty afterwards
         self.copies: list[ReferenceType[Any]] = []  # deep copies of the instances
 
     def forget_copies(self) -> None:
-        """Remove the methods that deep copies hold: they inherit the same."""
+        """Remove the patched methods from deep copies of the instances, because the copies inherit the method."""
         for reference in self.copies:
             held = vars(copied) if (copied := reference()) is not None else {}
             method = held.get(self.name)
@@ -131,9 +132,10 @@ class Together:
 
 
 class Exchanged(Patched):
-    """The only patch of a method that an instance inherits. It becomes a ``Patched`` when another patch is added.
+    """The only patch of a method that an instance inherits from its class. It becomes a ``Patched`` when another patch
+    is added.
 
-    ``given`` is called with the instance, in place of ``function``, the method of its class.
+    A call runs ``given`` with the instance, instead of ``function``, which is the method of the class.
     """
 
     own = None
@@ -144,7 +146,7 @@ class Exchanged(Patched):
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         together, owner = self.together, self.owner
-        if together.aside is not None and together.aside():  # first: a compiler may not know what is asked below
+        if together.aside is not None and together.aside():  # first, because compilers cannot trace the code below
             return self.function(owner, *args, **kwargs)
         frame = sys._getframe(1)
         if frame.f_code.co_filename == together.called_in:
@@ -153,25 +155,27 @@ class Exchanged(Patched):
                 return self._call_of_copy(caller, *args, **kwargs)
         elif not together.live and (holder := self._holder()) is not None:
             return self._call_of_copy(holder, *args, **kwargs)
-        function = getattr(type(owner), together.name)  # the program may have patched its class, or given it another
+        function = getattr(type(owner), together.name)  # the program may have patched the class or replaced it
         if threading.get_ident() not in together.live or function is not self.function:
             return function(owner, *args, **kwargs)
         return self.given(owner, *args, **kwargs)
 
     def _is_held_by_copy(self, other: Any) -> bool:
-        # Is this a shallow copy of the instance? Its dictionary is a copy, with this patch and the same containers. The
-        # program may also have given the method of one object to another, which has containers of its own.
+        # Is ``other`` a shallow copy of the instance? The dictionary of a shallow copy contains this patch, and the
+        # same containers as the original's. If the program has only assigned the method to another object, that object
+        # has containers of its own.
         held, own = getattr(other, "__dict__", {}), vars(self.owner)
         return held.get(self.together.name) is self and any(
             isinstance(value, dict) and own.get(name) is value for name, value in held.items()
         )
 
     def _call_of_copy(self, other: Any, /, *args: Any, **kwargs: Any) -> Any:
-        del vars(other)[self.together.name]  # it inherits the method
+        del vars(other)[self.together.name]  # without the entry, the copy inherits the method of its class
         return getattr(other, self.together.name)(*args, **kwargs)
 
     def _holder(self) -> Any:
-        # The patch was removed. If it is called nevertheless, a shallow copy has it, or the program holds it itself.
+        # Return the shallow copy whose method was called, although the patch was removed from the original; None if the
+        # program has kept the bound method itself.
         found = [
             each
             for held in gc.get_referrers(self)
@@ -181,7 +185,7 @@ class Exchanged(Patched):
         return found[0] if len(found) == 1 else None
 
     def __getattr__(self, name: str) -> Any:
-        # The original is a new object each time, so none is made before it is needed.
+        # Create the original method only when it is needed, because each access creates a new object.
         if name == "name":
             return self.together.name
         original = MethodType(self.function, self.owner)
@@ -238,7 +242,7 @@ def patched(functions: Patches, *, replaces: bool = False, aside: Callable[[], b
             try:
                 undo_all(undo, take_off)
             except BaseException:
-                undo_all(undo, take_off)  # the first call may have been interrupted before it began
+                undo_all(undo, take_off)  # again, if an interrupt came before the first call began
                 raise
 
 
@@ -252,10 +256,10 @@ def exchanged(
 ) -> Iterator[None]:
     """Like ``replaced``, for one method of many instances, such as the forwards of a model's modules.
 
-    ``given`` are the functions that are called, with the instance, in place of the plain functions that the instances
-    inherit under this name. All patches are added, and removed, together. Only instances that have a function of their
-    own, such as another patch, are patched one by one. ``called_in`` is the file of a framework whose code calls the
-    methods of its ``self``: there it is seen whether a shallow copy of an instance is called.
+    ``given`` has a function for each instance. It is called with the instance, instead of the method that the instance
+    inherits under this name. All patches are added and removed together. An instance that has a function of its own
+    under this name, such as another patch, is patched separately. ``called_in`` is a file of the framework. If code in
+    this file makes the call, its ``self`` shows whether a shallow copy of the instance is called.
     """
     thread, together = threading.get_ident(), Together(name, aside, called_in)
     with LOCK:
@@ -277,7 +281,7 @@ def exchanged(
             try:
                 _remove(made, held, name, thread)
             except BaseException:
-                _remove(made, held, name, thread)  # if the first call was interrupted
+                _remove(made, held, name, thread)  # again, if an interrupt stopped the first call
                 raise
             finally:
                 together.live.clear()
@@ -310,7 +314,7 @@ def replaced(functions: Patches, aside: Callable[[], bool] | None = None) -> Abs
 def original(owner: Any, name: str) -> Any:
     """Return the original function, even if it is patched."""
     found = getattr(owner, name)
-    if type(found) is MethodType and not STOOD:  # the usual case
+    if type(found) is MethodType and not STOOD:  # usually the method is not patched
         return found
     if isinstance(found, Patched):
         return found.original

@@ -166,7 +166,7 @@ def _asked_by(one: Any) -> Iterator[tuple[type, str]]:
 
 
 def _has_given(before: Any, now: Any) -> bool:
-    # Compared as sets for queues, because adding an item to a queue does not take one.
+    # Was an item taken? Queues are compared as sets, because an item that was added is not an item that was taken.
     if isinstance(before, frozenset):
         return not before <= now
     return bool(before != now)
@@ -192,7 +192,8 @@ def _position(one: Any, alive: list[Any]) -> Any:
             return one.tell()
         return None
     kind: Any = type(one)
-    frame = one.gi_frame if kind is GeneratorType else None  # read first: reading adds the frame to the contents
+    # read first, because reading the frame changes ``get_referents``
+    frame = one.gi_frame if kind is GeneratorType else None
     place = None if frame is None else frame.f_lasti
     counts = [_place(each, alive) for each in _counts(one)]
     return place, counts, [_place(each, alive) for each in gc.get_referents(one)], _left(one, alive)

@@ -50,7 +50,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
     # Methods for tensors.
 
     is_tensor = staticmethod(is_array)
-    partly_tensors = (jax.Array, jax.core.Tracer)  # one traces arrays and keys, the other a ``Ref`` or a token
+    partly_tensors = (jax.Array, jax.core.Tracer)  # they include keys, ``Ref`` and tokens, which are not tensors
     opened = staticmethod(models.opened)
     describe = staticmethod(describe)
 
@@ -159,7 +159,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         if not (isinstance(value, jax.core.Tracer) and is_array(value) and self.is_floating(value)):
             if models.is_sparse(value):
                 return jax.tree.map(self.tap, value)
-            for variable in models.variables(value):  # Flax NNX creates them anew in each transformation
+            for variable in models.variables(value):  # each transformation has new Variables of Flax NNX
                 variable.set_raw_value(self.tap(variable.get_raw_value()), _unsafe_bypass_check=True)
             return value
         known = self.taps.get(id(value))
@@ -254,7 +254,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
             return function if found is None else found[0], self.staged
         if found is not None and equinox_wrappers.is_tracing(function):
             return found[0], partial(equinox_wrappers.trace_around, self.staged, function)
-        is_running = self.level is not None  # else this is the probed function, whose arguments have names
+        is_running = self.level is not None  # if not, this calls the probed function
         if found is None and is_running and (applied := linen_calls.applied(function)) is not None:
             return applied[0], partial(self._applying, applied[1])
         if found is None and self.applying and (inside := linen_calls.called(function)) is not None:

@@ -129,7 +129,7 @@ class OperationLog:
         # Variables that tapes do not watch: their dtype, and the line
         self.unfollowed: dict[int, tuple[str, Place | None]] = {}
         self.compiled: dict[str, None] = {}  # functions that ran as a whole
-        self.is_muted = self.is_written = False  # is_written: has any Variable been written?
+        self.is_muted = self.is_written = False  # ``is_written`` is True after any write to a Variable
         self.is_without_derivatives = False
         self.builds_graph = False  # is a graph for sessions being built, and not that of a function?
         self.unset: set[int] = set()  # Variables that were created in the run and have no value yet
@@ -394,8 +394,8 @@ class OperationLog:
         return reached(numbers, self.inputs)
 
     def numbers_before(self, numbers: Iterable[int]) -> set[int]:
-        """Return the same as ``before``, except for gradients that the program computed itself, and values used only
-        for these.
+        """Return these values, and all values from which they were computed, without the gradients that the program
+        computed itself and without values used only for these gradients.
         """
         return self.back_to_gradients(numbers)[0]
 

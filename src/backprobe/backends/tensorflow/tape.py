@@ -164,7 +164,7 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
     def _tap(self, value: Any) -> Any:
         return self.taps.tap(value) if is_eager(value) and self.is_differentiated(value) else value
 
-    # calls and their writes: the log knows which Variables were written
+    # Methods for calls that may write. All calls count as unknown, because the log knows which Variables were written.
 
     def effect(self, function: Any, flagged: bool) -> Effect:
         return Effect.UNKNOWN
