@@ -208,7 +208,9 @@ def parts_of(tree: ast.AST, text: str, kinds: tuple[type[Any], ...] = (ast.expr,
 
 
 def own_parts_of(tree: ast.AST, text: str) -> list[Any]:
-    """The parts with this text that run with the expression; parts of lambdas, which run later, only if all are."""
+    """Return the parts with this text. Parts inside lambdas run later, so they are returned only if there are no
+    others.
+    """
     whole = tree.body[0] if isinstance(tree, ast.Module) and len(tree.body) == 1 else tree
     runs = whole.value if isinstance(whole, ast.Expr) else whole
     inside = {
@@ -271,7 +273,7 @@ def _use(node: ast.AST, leaf: str, above: dict[ast.AST, ast.AST], followed: Coll
         kind = "copied" if is_taken and _joins(node, child, bool(steps)) else _kind(node, child)
         if isinstance(node, ast.Call):
             call = ast.unparse(node)
-            steps = [] if is_taken and _root(node.func) in MODULES else steps  # libraries combine all items
+            steps = [] if is_taken and _root(node.func) in MODULES else steps  # functions of libraries use all items
         flat = flat or (ast.unparse(node) if flat_operation(node) else "")
         if kind:
             return _cut_by(node, Use(kind, "", call, is_argument, is_conditional), above, followed)

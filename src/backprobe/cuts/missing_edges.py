@@ -123,7 +123,7 @@ class Dataflow:
         # Add mentions of parameters to the return values of modules without a history, because no expression mentions
         # parameters.
         cut = {strip(self.entries[at].name): at for at in self.modules_cut}
-        if "return" in cut:  # the model itself
+        if "return" in cut:  # this is the return value of the model itself
             cut[""] = cut["return"]
         for name, at in self.record.names.items() if cut else ():
             target = next((cut[path] for path in reversed(_modules_of(name)) if path in cut), None)
@@ -287,7 +287,7 @@ class Dataflow:
         found = []
         for mention in self._between(values):
             source, target = self.entries[mention.source], self.entries[mention.target]
-            # the line itself gives the value this name
+            # skip a line that only gives an existing value another name after backward
             if source.status is not GradStatus.OK or target.is_because("named_late"):
                 continue
             flows = self._flows(mention.source, mention.target)

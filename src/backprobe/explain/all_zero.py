@@ -50,7 +50,8 @@ def with_zeros(flow: Dataflow, report: Report, arrays: Arrays) -> Report:
 
 
 def _finding(flow: Dataflow, note: Note, arrays: Arrays) -> Finding:
-    # Make the finding at the line nearest to the output behind which all gradients are 0, as far as values have names.
+    # Make the finding that all gradients are 0. It is placed at the last value that has a nonzero gradient although the
+    # gradient of one of its inputs is 0; without such a value, at the output.
     record = flow.record
     facts = [say("zero_for", names=note.fields["names"])]
     begin = next(_begins(flow, arrays), None)

@@ -26,7 +26,7 @@ def without_fault(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> Ite
     """
     untrained = {one.name for one in flow.record.training.untrained} if flow.record.training is not None else set()
     groups = _of_no_use(flow, missing, lost)
-    # otherwise the census names what is not trained, and everything else needs no gradient
+    # in a training, the census reports the parameters without a gradient, and all other values need none
     if flow.record.training is None:
         groups |= _of_no_gradient(flow, missing)
     versions = _versions(flow.record)
@@ -40,8 +40,8 @@ def without_fault(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> Ite
 
 
 def _of_no_use(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> dict[str, Collection[int]]:
-    # Group values with a history from which no output is computed, by the code of the note on them. A value with
-    # respect to which a call differentiates is not used by that call.
+    # Group values with a history from which no output is computed, by the code of the note on them. A call that
+    # differentiates with respect to a value does not count as a use of the value.
     asked = {one.at for one in flow.record.none_given}
     derived = {at for at in lost if at in flow.derived and at not in asked}
     in_graph = {at for at in lost if flow.entries[at].is_because(*CUT_IN_GRAPH)}
@@ -69,7 +69,7 @@ def _of_no_gradient(flow: Dataflow, missing: Sequence[int]) -> dict[str, Collect
 
 
 def _made_at(flow: Dataflow, at: int) -> str:
-    # Return the line of a scalar that has a history but is not used, because it may have been meant as part of the
+    # Return the line of a scalar that has a history but is not used. The program may have meant it as a part of the
     # loss.
     entry = flow.entries[at]
     is_number = entry.status is GradStatus.NOT_CONNECTED and entry.shape == ()

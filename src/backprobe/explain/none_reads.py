@@ -76,7 +76,7 @@ def opened_by_reads(record: Record, report: Report, arrays: Arrays) -> Report:
 
 
 def _beneath(found: Finding, known: Sequence[Finding]) -> Finding:
-    # Mark the finding of a read as a consequence of the finding whose headline its facts repeat.
+    # Make the finding of a read a consequence of another finding, if one of its facts repeats that finding's headline.
     causes = [
         one.headline for one in known if not one.cause and any(fact.startswith(one.headline) for fact in found.facts)
     ]
@@ -92,7 +92,7 @@ def _reads(record: Record) -> list[_Read]:
 
 
 def _text(read: _Read) -> str:
-    # The text that was read. Reads of the inputs of one call have none, so that they form one finding.
+    # The text that was read; empty for reads of the inputs of one call, so that these reads form one finding.
     return "" if read.one.why is WhyEmpty.GIVEN else read.one.text
 
 
@@ -114,8 +114,8 @@ def _read(flow: Dataflow, one: NoneRead) -> _Read:
 
 
 def _leaf_before(record: Record, at: int) -> Entry | None:
-    # Return the leaf that had this entry's name before, if a line of its own computes the entry. Loop variables are
-    # excluded.
+    # Return the leaf that had this entry's name before. Return None for an entry that no line computes, such as a loop
+    # variable.
     entry = record.entries[at]
     if not expression_of(entry.source):
         return None

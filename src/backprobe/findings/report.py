@@ -157,7 +157,7 @@ def in_lines(heading: str, findings: Sequence[Finding], notes: Sequence[str], wh
         found.append(mark + indented(root._text(where), len(mark)))
         found += [" " * len(mark) + "- " + indented(each._text(where), len(mark) + 2) for each in beneath]
     for number, (root, _) in enumerate(roots[whole:], whole + 1):
-        # at the start, because the end of the line may be cut off
+        # put the place first, because the end of the line may be cut off
         line = "" if root.source is None else f"{where(root.source)}: "
         found.append("  " + root._shortened(f"{number}. {line}", LINE))
     if whole < len(roots):

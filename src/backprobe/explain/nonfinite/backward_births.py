@@ -138,8 +138,8 @@ class BackwardPass:
         return is_pole(self.reasons.why(birth).mechanism)
 
     def _multiplies_by_inf(self, owner: int, at: int) -> bool:
-        # Does backward multiply by a bad number here? An exponential multiplies by its result, and a product by the
-        # other factor.
+        # Does the backward of ``owner`` multiply the gradient by NaN or Inf? An exponential multiplies by its result,
+        # and a product by the other factor.
         computed, operands = self.reasons.computation(owner, at), self.known.term(owner).args
         nth = next((nth for nth, one in enumerate(operands) if one.at == at), None)
         if nth is None or computed.term.op not in ("mul", *mechanism.EXPONENTIALS):

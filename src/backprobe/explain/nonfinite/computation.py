@@ -132,7 +132,7 @@ class Computation:
 
     @cached_property
     def is_contradicted(self) -> bool:
-        """Does the evaluation give NaN and Inf in other places than recorded, after it had to evaluate operands too?"""
+        """Does an evaluation that includes operands without an entry give NaN and Inf in other places than recorded?"""
         is_evaluated = any(one.op for one in self.term.inputs)
         return is_evaluated and self.value(self.term) is not None and not self.is_reproduced
 
@@ -235,10 +235,11 @@ class Computation:
 
     @cached_property
     def supposed(self) -> Sequence[Computation]:
-        """The computation with each of several numbers in place of its unknown operands, or alone if these matter.
+        """The computation with several numbers tried for its unknown operands; only this computation if the operands
+        matter.
 
-        They do not matter if each of several numbers gives NaN and Inf exactly where they were recorded: then the known
-        operands and the written numbers suffice.
+        The operands do not matter if each of the numbers gives NaN and Inf exactly where they were recorded: then the
+        known operands and the written numbers suffice.
         """
         unknown = [one for one in self.term if one.is_unknown and self.value(one) is None]
         if not unknown or self.result is None or self.result.dtype.kind != "f" or not self.term.op:

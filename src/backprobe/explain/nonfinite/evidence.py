@@ -217,7 +217,9 @@ class Evidence:
         return self._examples.get(at)
 
     def example(self, at: int, beside: int | None = None) -> Computation:
-        """The computation of an entry; in a vmap or loop, for its first bad example or that of ``beside``."""
+        """The computation of an entry. In a vmap or loop, it uses one example: the first bad one of the entry, or of
+        the entry ``beside`` if given.
+        """
         return self.computation(at, lambda one: self.in_example(one, at if beside is None else beside))
 
     def _evaluated(self, term: Term, numbers: Callable[[int], Any], result: Any) -> Computation:

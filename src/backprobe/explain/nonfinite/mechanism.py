@@ -19,7 +19,9 @@ from backprobe.explain.nonfinite.text import Mechanism
 
 Array = Any
 Check = tuple[str, str, Callable[..., Array]]
-"""A code, the limit that its sentence names, and a function that returns a mask of where the code applies."""
+"""A rule: the code of a mechanism, the limit that the sentence names, and a function that returns a mask of the
+elements to which the rule applies.
+"""
 
 OVERFLOW = frozenset({"overflow", "overflow_of"})
 BY_SCALE = frozenset({"overflow_by_scale", "scale_not_finite"})
@@ -310,7 +312,8 @@ def poles(one: Received) -> Array | None:
 
 
 def _at_poles(one: Received) -> Array | None:
-    # Return these numbers; empty if there are certainly none, and None if it is unknown.
+    # Return the numbers at which the derivative is not finite: an empty array if there are certainly none, and None if
+    # this is unknown.
     op = known_as(one.operation)
     pole, known = POLES.get(op), [numpy.asarray(operand) for operand in one.operands]
     if pole is None or not known or one.result is None or any(operand.dtype.kind == "O" for operand in known):
@@ -320,7 +323,7 @@ def _at_poles(one: Received) -> Array | None:
         shown = numpy.broadcast_to(one.result if pole.shown < 0 else known[pole.shown], places.shape)
     except (TypeError, ValueError):
         return None
-    # no mask if the final gradient is finite, because later operations of backward removed the bad numbers
+    # use no mask if the final gradient is finite, because later operations of backward removed NaN and Inf
     bad = one.bad if one.bad is not None and one.bad.any() else None
     if bad is not None and bad.shape == places.shape and op not in SUMS:
         places = places & bad

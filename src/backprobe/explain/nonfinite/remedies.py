@@ -132,8 +132,8 @@ class Remedies:
                 yield found
 
     def _moves_on(self, at: int, root: Term, made: Any) -> bool:
-        # Would NaN or Inf then only begin later, in a value computed from this one? For example, a quotient of 0 may be
-        # followed by a logarithm.
+        # With this remedy, would NaN or Inf only begin later, in a value computed from this one? For example, a
+        # quotient of 0 may be followed by a logarithm.
         changed = self.known.example(at).with_value([root], made)
         if changed.is_born_around([root]) or changed.result is None:
             return changed.result is not None

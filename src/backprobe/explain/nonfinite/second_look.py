@@ -66,15 +66,16 @@ def with_heard(report: Report, heard: Sequence[HeardBirth]) -> Report:
 
 
 def _made_by_line(finding: Finding, heard: Sequence[HeardBirth]) -> Mechanism | None:
-    # If NaN or Inf was born on this line, or came in with something that it calls: why the line made it, if the first
-    # operation that was observed there is one that the line itself called, and that was given better numbers.
+    # Return the mechanism for a finding that does not say whether the line made NaN or Inf, or something that the line
+    # calls. The first operation observed on the line shows it: the line itself must have called this operation, with
+    # better numbers.
     first = next((one for one in heard if is_at(finding, one.lines)), None)
     if "lost" not in finding.fields or first is None or first.is_backward or not is_at(finding, first.lines[:1]):
         return None
     if WORDS[of_numbers(first.result)] != finding.fields["word"]:
         return None
     given, own = [numpy.asarray(numbers) for _, numbers in first.operands], str(first.result.dtype)
-    # NumPy has no bfloat16, and has such numbers in a wider type
+    # the dtype is unknown if NumPy lacks it and has the numbers in a wider type, as for bfloat16
     dtype = own if own == finding.fields.get("dtype") else ""
     with numpy.errstate(all="ignore"):
         return mechanism.forward(first.operation, given, first.result, dtype, partial(_wider, first.operation, given))

@@ -21,7 +21,7 @@ from backprobe.record.nonfinite import BEFORE
 
 def unrecorded(known: Evidence, at: int) -> list[str]:
     """The values and modules that an expression mentions but that have no entry, as spelled in it."""
-    # names the parameter self.w as "w"
+    # the last segments of the sources' names, such as "w" for the parameter self.w
     paths = {split(name)[0].split(".")[-1] for name in known.names(known.direct[at])}
     values = [
         name
