@@ -125,7 +125,9 @@ class Writes(ABC):
 
     @abstractmethod
     def decide(self, capture: Any, around: Around) -> None:
-        """Find out why one of the ``undecided`` captures has no history. ``around`` is what it was computed from."""
+        """Find out why one of the ``undecided`` captures has no history. ``around`` are the captures it was computed
+        from.
+        """
 
     has_found: bool = False
     """Will ``overwritten`` or ``detached`` return any capture?"""

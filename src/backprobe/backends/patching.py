@@ -170,7 +170,7 @@ class Exchanged(Patched):
         )
 
     def _call_of_copy(self, other: Any, /, *args: Any, **kwargs: Any) -> Any:
-        del vars(other)[self.together.name]  # without the entry, the copy inherits the method of its class
+        del vars(other)[self.together.name]  # the copy then inherits the method of its class
         return getattr(other, self.together.name)(*args, **kwargs)
 
     def _holder(self) -> Any:

@@ -107,7 +107,7 @@ class State:
 
     def random_states(self) -> Sequence[RandomState]:
         """Return the random states that the program may draw from."""
-        from backprobe.backends.random_states import OF_PYTHON, generators_of_numpy  # here: it imports NumPy
+        from backprobe.backends.random_states import OF_PYTHON, generators_of_numpy  # late: it imports NumPy
 
         return [*OF_PYTHON, *generators_of_numpy(self.reached)]
 
@@ -178,7 +178,7 @@ class Replay:
 
         Raises UsedUp if an earlier run has taken items from an iterator, queue or file that the program holds.
         """
-        from backprobe.backends.random_states import hearing_generators, seed_python  # here: they import NumPy
+        from backprobe.backends.random_states import hearing_generators, seed_python  # late: they import NumPy
 
         def made(state: RandomState) -> None:
             kept.keep(state)

@@ -52,7 +52,7 @@ def is_stream(kind: type) -> bool:
     >>> [is_stream(kind) for kind in (socket.socket, multiprocessing.queues.Queue, io.StringIO, dict)]
     [True, True, True, False]
     """
-    if not _is_like_a_stream(kind):  # this is true nearly always, and then no base class is like a stream either
+    if not _is_like_a_stream(kind):  # then its base classes are no streams either
         return False
     return any(_is_like_a_stream(base) for base in kind.__mro__ if not is_of_program(base))
 
@@ -207,7 +207,7 @@ def _counts(one: Any) -> Iterator[Any]:
 
 
 def _items(one: Any) -> list[Any]:
-    own = getattr(one, "queue", None)  # an attribute of queues in Python; for C, the garbage collector is used
+    own = getattr(one, "queue", None)  # queues in Python have it; of those in C, only the contents are known
     held = [own] if own is not None else gc.get_referents(one)
     return [item for each in held for item in (each if hasattr(each, "__iter__") else [each])]
 

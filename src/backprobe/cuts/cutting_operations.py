@@ -349,7 +349,7 @@ def _of_items(
 ) -> Use:
     # Return how a comprehension uses the items of a value, if all of its uses are alike.
     whole, found = above[over], _uses_of_items(over, target, above)
-    firm = [use for use in found if not use.is_conditional]  # a conditional use does not count against the others
+    firm = [use for use in found if not use.is_conditional]  # conditional uses are not compared with the others
     kinds = {use.kind for use in found if use.kind or use in firm}
     flats = {use.flat for use in firm}
     kind, flat = (kinds.pop() if len(kinds) == 1 else ""), (flats.pop() if len(flats) == 1 else "")

@@ -316,10 +316,11 @@ class Dataflow:
     def _may_be_left_out(self, mention: Mention) -> bool:
         # May the line mention the value without using it for this result, which has a history from other values? This
         # is possible in these cases: the use is conditional or has a computed index; the line has several results that
-        # cannot be distinguished; one of several results has no derivative; or the same statement has bound the name. A
-        # value that is passed to a call, directly or in a tuple, is used there. On a line with several results this
-        # holds only if none of them leads back to the value. The answer is no if the expression cuts in any case, or if
-        # the result has no history.
+        # cannot be distinguished; one of several results has no derivative; or the same statement has bound the name.
+        #
+        # A value that is passed to a call, directly or in a tuple, counts as used. If the line has several results, it
+        # counts as used only if no result leads back to the value. The answer is no if the expression cuts in any case,
+        # or if the result has no history.
         source, target, use = self.entries[mention.source].source, self.entries[mention.target], mention.use
         if not use.kind and target.status is GradStatus.NOT_FLOAT and _is_one_of_several(target):
             return True  # for example the step count next to an optimizer's state

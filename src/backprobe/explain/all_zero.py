@@ -34,7 +34,7 @@ def with_zeros(flow: Dataflow, report: Report, arrays: Arrays) -> Report:
         for one in flow.record.notes
         if one.code == BEHIND
     )
-    if behind:  # the other gradients are not 0, so the heading names only these
+    if behind:  # only some gradients are 0, so the heading names them
         zero = say("zero_everywhere.exactly", gradients=gradients_of([one.name for one in behind]))
         return Report(f"{report.heading}; {zero}", (*behind, *report.findings), report.notes)
     note = next((note for note in flow.record.notes if note.code == CODE), None)

@@ -88,7 +88,7 @@ def with_parameters(flow: Dataflow, findings: Sequence[Finding]) -> list[Finding
 
 
 def _without_twins(training: Training, causes: Sequence[tuple[Finding, Untrained]]) -> list[Unregistered]:
-    # The parameters that no optimizer holds, except those listed as twins of the parameters that it holds.
+    # The parameters that no optimizer holds, except parameters whose twins in an equal model an optimizer holds.
     twin_of = dict(training.twins)
     paired = {twin_of[one.name] for cause, one in causes if cause.kind == "replaced" and one.name in twin_of}
     return [one for one in training.unregistered if one.name not in paired]
@@ -123,8 +123,9 @@ def _is_entry_alone(one: Untrained) -> bool:
 
 
 def _causes(flow: Dataflow, one: Untrained, are_several: bool) -> Iterator[Finding]:
-    # Yield the causes that keep the gradient from one parameter: cuts on the paths back to it, or else what its module
-    # did. A parameter with an entry of its own is explained together with the other entries.
+    # Yield the causes that keep the gradient from one parameter: cuts on the paths back to it, or else the causes that
+    # the facts about its module show. A parameter with an entry of its own is explained together with the other
+    # entries.
     if one.own is not None and flow.entries[one.own].status is GradStatus.OK:
         return  # the parameter has a gradient, though of another output
     yield from dropped_results(flow, one)

@@ -226,8 +226,8 @@ def _without_lines(target: Entry) -> str | None:
 
 
 def _is_partial(target: Entry) -> bool:
-    # Is ``functools.partial`` the only function that the line calls? A partial of a function of the program is
-    # followed, so its own calls would be listed.
+    # Is ``functools.partial`` the only function that the line calls? If it wrapped a function of the program, the calls
+    # of that function would be listed, too.
     return target.source is not None and target.source.calls == ("functools.partial",)
 
 

@@ -107,7 +107,7 @@ def is_of_update(flow: Dataflow, at: int) -> bool:
 
 
 def replaced_leaves(flow: Dataflow) -> set[int]:
-    """Return leaves in versions before or after the version that was used: all versions are the same parameter."""
+    """Return the leaves of which any version got a gradient or was written later, as all versions are one parameter."""
     trained = {strip(e.name) for e in flow.entries if e.is_leaf and e.status is GradStatus.OK}
     return {
         at

@@ -209,8 +209,8 @@ def _in_place(context: FailureContext) -> Parts:
 
 
 def _way_to(entry: Entry) -> str:
-    # Return the place of the operation that computes a value. Values inside modules have no line, so a later value is
-    # named instead.
+    # Return the place of the operation that computes a value. Values inside modules have no line; for these, return the
+    # line of a later value.
     at = _at(entry)
     return at if at != repr(entry.name) else f"on the way to {at}"
 

@@ -36,7 +36,7 @@ BECAUSE = (WhyEmpty.COMPUTED, WhyEmpty.FROZEN, WhyEmpty.NOT_REACHED, WhyEmpty.GI
 """For these reasons, the recording may show a cause and a remedy."""
 
 SAID = {WhyEmpty.FROZEN: Known.STATUS | Known.UNSURE, WhyEmpty.NOT_REACHED: Known.STATUS, WhyEmpty.GIVEN: Known.STATUS}
-"""For each reason: a finding with one of these facts adds nothing to the reason."""
+"""For each reason, facts about findings that only repeat the reason, and that are therefore left out."""
 
 LATER = (WhyEmpty.NOT_RUN, WhyEmpty.NOT_REACHED)
 """For these reasons, the gradient may have arrived after the read."""
@@ -177,7 +177,7 @@ def _each_name_once(group: Sequence[_Read]) -> list[_Read]:
 
 
 def _values(each: Sequence[_Read]) -> list[str]:
-    # The names of the tensors: names in the recording, or the program's own path if there is only one.
+    # The names of the tensors as in the recording; for a single tensor, the path by which the program reads it.
     owner = each[0].one.text.removesuffix(KEPT)
     is_path = len(each) == 1 and each[0].one.why is not WhyEmpty.ITEM and not owner.isidentifier() and owner
     return [repr(owner)] if is_path else [read.value for read in each]

@@ -410,9 +410,9 @@ def _by_line(flow: Dataflow, cuts: Sequence[Cut]) -> list[list[Cut]]:
 
 
 def _replaced(flow: Dataflow) -> Callable[[set[int]], bool]:
-    # Return a function that tells whether all given values are superseded at the leaves: by later values, or by values
-    # of the same name that have a gradient. This holds for values of an earlier training step, because a step ends in
-    # Variables. Only main names count, because an alias such as a loop variable belongs to many values.
+    # Return a function that says whether the first values of a set, which have no source in the set, were all replaced.
+    # A value was replaced by a later version, or by a value of the same name that has a gradient, as in the next
+    # training step. Only main names are compared, because an alias such as a loop variable belongs to many values.
     own = [strip(entry.name) for entry in flow.entries]
     there = {name for name, entry in zip(own, flow.entries, strict=True) if entry.status is GradStatus.OK}
     later = {at for at, entry in enumerate(flow.entries) if own[at] in there or entry.is_because(*WRITTEN_SINCE)}

@@ -143,8 +143,8 @@ def _cut(record: Record, one: NoneGiven, cut: CutOperation, names: str) -> Findi
 
 
 def _known(one: NoneGiven, cut: CutOperation) -> Known:
-    # Return which facts are known about the cause. If the gradient is zero, it exists, and with a hidden cause it may
-    # be nonzero for other inputs.
+    # Return which facts are known about the cause. A zero gradient exists, and an operation that hides its computation
+    # may return a nonzero gradient for other inputs.
     known = Known.OBSERVED | (Known.GRADIENT_THERE if one.why is WhyNone.ZERO else Known.NOTHING)
     return known | (Known.MOMENTARY if cut.by is CutBy.INSIDE_ZERO else Known.NOTHING)
 

@@ -52,8 +52,8 @@ class LinearProgram:
         return other
 
     def of_captured(self, captured: Collection[int]) -> LinearProgram:
-        """Return the same program with only the marks of these values. All other values are followed without
-        stopping.
+        """Return the same program with only the marks of these values. Gradients flow through all other values as if
+        they had no mark.
         """
         other = copy(self)
         vars(other).pop("live", None)

@@ -50,7 +50,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
     # Methods for tensors.
 
     is_tensor = staticmethod(is_array)
-    partly_tensors = (jax.Array, jax.core.Tracer)  # they include keys, ``Ref`` and tokens, which are not tensors
+    partly_tensors = (jax.Array, jax.core.Tracer)  # also the classes of random keys, ``Ref`` and tokens
     opened = staticmethod(models.opened)
     describe = staticmethod(describe)
 
@@ -149,7 +149,8 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         return id(tensor) in self.cut or (self.is_differentiated(tensor) and id(tensor) not in self.zeros)
 
     def _home(self, tensor: Any) -> Any:
-        # Return the tensor that represents this tensor in the program itself, if it was traced before.
+        # Return the tensor of the program itself that a traced tensor represents; any other tensor is returned
+        # unchanged.
         known = self.taps.get(id(tensor))
         return tensor if known is None else known.tapped
 
@@ -308,7 +309,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
 
     def _zero(self, key: int, like: Any) -> Any:
         zero = tap_p.bind(jnp.broadcast_to(self.seed.astype(like.dtype), like.shape), tap_key=key, batch=0)
-        TAPS[key].has_tangent = False  # until the inner value that it perturbs turns out to have one
+        TAPS[key].has_tangent = False  # becomes True if the perturbed inner value has a tangent
         self.zeros[id(zero)] = zero
         return zero
 

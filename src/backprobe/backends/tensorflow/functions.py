@@ -27,8 +27,8 @@ HIGHER_ORDER = FrameworkFunctions(
     tf.foldr,
     tf.nest.map_structure,
 )
-"""Functions that call the functions passed to them in eager mode. Other such functions, like tf.vectorized_map, trace
-them.
+"""Functions that call the functions passed to them in eager mode. Similar functions that are not listed, such as
+tf.vectorized_map, trace the functions passed to them.
 """
 
 

@@ -69,7 +69,7 @@ class TensorflowMemory(MemoryHearing):
         # numbers of tensors: at the start of the block and after each step, the number that the next new tensor would
         # get
         self.bounds: list[int] = []
-        self.lines: dict[int, Source | None] = {}  # by the number of a tensor
+        self.lines: dict[int, Source | None] = {}  # the line that made each tensor, by the tensor's number
         self.compiled: tuple[str, Sequence[Any], Source | None] | None = None  # a compiled function that has just run
         self.has_run = self.is_muted = self.is_hearing_steps = False
 

@@ -83,7 +83,7 @@ class Uses:
     """The positions at which the Variable was gathered or passed to a function, and the numbers of the results."""
     # for each version of the Variable: the position of the first gather, and the whole value
     gathered: dict[int, tuple[int, Any]] = field(default_factory=dict)
-    is_in_doubt: bool = False  # has a compiled function received it that may have written to it?
+    is_in_doubt: bool = False  # may a compiled function have written to the Variable?
     written: dict[int, Written] = field(default_factory=dict)  # the key is the version after the write
     is_read_unseen: bool = False  # was the Variable read while no tape recorded, as by tf.stop_gradient?
 
@@ -126,7 +126,7 @@ class OperationLog:
         self.variables: dict[int, Uses] = {}
         self.cuts = LoggedCuts()
         self.derived: list[range] = []  # positions at which a tape of the program ran backward
-        # Variables that tapes do not watch: their dtype, and the line
+        # Variables that tapes do not watch: the dtype of each, and the line that read it
         self.unfollowed: dict[int, tuple[str, Place | None]] = {}
         self.compiled: dict[str, None] = {}  # functions that ran as a whole
         self.is_muted = self.is_written = False  # ``is_written`` is True after any write to a Variable
@@ -134,7 +134,7 @@ class OperationLog:
         self.builds_graph = False  # is a graph for sessions being built, and not that of a function?
         self.unset: set[int] = set()  # Variables that were created in the run and have no value yet
         self.updating: dict[int, tuple[int, ...]] = {}  # while an optimizer runs: its input for each Variable
-        self.updated_at: Place | None = None  # the line of that update
+        self.updated_at: Place | None = None  # while an optimizer runs: the line that called it
 
     @contextmanager
     def muted(self) -> Iterator[None]:
@@ -210,7 +210,7 @@ class OperationLog:
         handle, *given = map(identity_of, inputs)
         self.cuts.passed(given, [handle])
         written = tuple(number for number in flowing if number != handle)
-        gradient = self.updating.get(handle)  # the Variable's own gradient: one function sums those of all replicas
+        gradient = self.updating.get(handle)  # the optimizer's input for this Variable alone
         place = self.updated_at if gradient is not None else users_place() if written else None
         if written:
             self.cuts.cut(name, CutBy.ASSIGNED, "", written, self.length, handle, place)
@@ -357,7 +357,7 @@ class OperationLog:
             uses.gathered[version] = self.length, whole
 
     def write(self, uses: Uses) -> None:
-        """Record a write to the Variable of these uses."""
+        """Record a write to the Variable that ``uses`` belong to."""
         uses.writes.append(self.length)
         self.is_written = True
 

@@ -43,7 +43,7 @@ def note(cuts: LoggedCuts, kind: str, flowing: tuple[int, ...], position: int, m
 def zeros_of(cuts: LoggedCuts, operation: Any, came: Sequence[Any], gave: Sequence[Any]) -> Sequence[Any]:
     """Record operations with state that receive a nonzero gradient but pass on exactly 0."""
     if any(map(is_other_than_zero, came)):
-        outputs = filter(is_eager, operation.outputs or ())  # None if the derivative does not need them
+        outputs = filter(is_eager, operation.outputs or ())  # None if the derivative does not use the outputs
         made = [number for one in outputs if (number := identity_of(one)) in cuts.once]
         for given, gradient in zip(operation.inputs or (), gave, strict=False):
             if is_zero(gradient) and is_eager(given):
@@ -53,7 +53,7 @@ def zeros_of(cuts: LoggedCuts, operation: Any, came: Sequence[Any], gave: Sequen
 
 def whole(operation: Any, came: Sequence[Any], gave: Sequence[Any]) -> Sequence[Any]:
     """Return the gradients, each broadcast to the shape of its input."""
-    inputs = operation.inputs or gave  # None if the derivative does not need them
+    inputs = operation.inputs or gave  # None if the derivative does not use the inputs
     return [_shaped(one, given) for one, given in zip(gave, inputs, strict=False)]
 
 

@@ -202,7 +202,7 @@ class TensorflowWatching(ModelWatching):
             return tf.identity(one), back
 
         made = tf.custom_gradient(again)(tensor)
-        vars(made).update(vars(tensor))  # such as Keras's mask
+        vars(made).update(vars(tensor))  # copy attributes such as Keras's mask
         return made
 
     def _measure(self, name: str, kind: str, tensor: Any, is_replicated: bool = False) -> None:

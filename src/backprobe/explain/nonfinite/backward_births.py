@@ -100,7 +100,7 @@ class BackwardPass:
         if applied is None:
             return ""
         recorded, unknown = applied
-        if any(self._are_spelled_alike(one, wrt) for one in recorded):  # atan2(x - x, x - x)
+        if any(self._are_spelled_alike(one, wrt) for one in recorded):  # for example in atan2(x - x, x - x)
             return entry.op
         may_be_unnamed = self.entries[wrt].source is None and bool(set(unknown) - self._unselected)
         return entry.op if wrt in recorded or may_be_unnamed else ""
@@ -293,7 +293,7 @@ class BackwardPass:
         return [*facts, known.value(owner)] if owner in known.bad_values else facts
 
     def _because(self, birth: Birth, why: BackwardWhy, factors: Factors | None, *, is_masked: bool) -> Mechanism | None:
-        # The mechanism that the numbers of the line show, or else the framework's factors.
+        # The mechanism that the numbers of the line show, or else the mechanism that the framework's factors show.
         because = why.mechanism if why.hidden is None else self._of_zero(birth.owner, why)
         if factors is not None and (because is None or because.code == "zero_gradient"):
             of = self.entries[birth.owner if birth.wrt is None else birth.wrt]

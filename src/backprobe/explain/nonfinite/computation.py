@@ -90,7 +90,7 @@ class Computation:
         return made.item() if is_plain and isinstance(made, numpy.generic) else made
 
     def widened(self, term: Term, moved: float) -> Array:
-        """The value of a part in a wider type, with its operands moved by ``moved``; None if it is unknown."""
+        """The value of a part in a wider type, with its operands shifted by ``moved``; None if it is unknown."""
         args = [self.value(one) for one in term.args]
         if any(one is None for one in args):
             return None
@@ -254,9 +254,10 @@ class Computation:
         return found
 
     def is_written(self, term: Term) -> bool:
-        """Can the NaN or Inf of a part be a number that the program writes in it, as far as its parts are known?
+        """Can the NaN or Inf of a part come from a number that the program writes in it, such as ``float("inf")``?
 
-        It is not if the operands are finite there, or if the written numbers differ from those that were found.
+        The answer is no if the operands are finite there, or if the written numbers differ from the computed ones. It
+        is yes if this cannot be decided.
         """
         if term in self.births:
             return _is_written_out(term) or not self.is_of_finite(term)

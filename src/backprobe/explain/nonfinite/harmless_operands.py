@@ -25,7 +25,7 @@ from backprobe.findings.phrasing import shorten
 from backprobe.source.user_code import package
 
 HARMLESS = (1.0, 0.5, 2.0)
-"""Numbers to try, in this order. Each is at a pole of some operation, such as 1 for the arccosine."""
+"""Numbers to try, in this order. No single number fits all operations: the arccosine, for example, has a pole at 1."""
 
 DEEP, LONGEST = 12, 160
 
@@ -233,7 +233,8 @@ def _is_truth(known: Evidence, at: int, term: Term) -> bool:
 
 
 def _own_where(term: Term) -> str:
-    # Return how the program spells the function ``where``, such as ``np.where``; empty if it is a method or absent.
+    # Return the function ``where`` as the program spells it, such as ``np.where``. Return an empty text if the program
+    # calls it as a method or not at all.
     match parsed(term.text):
         case ast.Module(body=[ast.Expr(value=ast.Call(func=ast.Attribute(attr="where") as called, args=[_, _, _]))]):
             return ast.unparse(called)

@@ -98,7 +98,7 @@ LARGEST = {"float16": "65504", "bfloat16": "3.39e38", "float32": "3.40e38", "flo
 
 
 Wide = Callable[[float], Array | None]
-"""Returns the result in a wider type, with the operands moved by a given amount, or None if it is unknown."""
+"""Returns the result in a wider type, with the operands shifted by a given amount, or None if it is unknown."""
 BESIDE = 1e-3
 
 

@@ -169,7 +169,7 @@ class Remedies:
         if value is not None and numpy.ndim(value) == 1:
             return "0" if self.dialect.takes_one_dimension else ""
         if not self.dialect.takes_one_dimension and "logsumexp" in row.instead and "dim" not in found.words:
-            return ""  # such a function reduces over all dimensions, like the sum in the formula
+            return ""  # without the argument, both reduce over all dimensions
         is_softmax = "softmax" in row.formula  # a layer already received its dimension
         return None if not is_softmax else "dim" if self.dialect.takes_one_dimension else ""
 

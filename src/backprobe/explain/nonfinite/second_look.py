@@ -82,7 +82,8 @@ def _made_by_line(finding: Finding, heard: Sequence[HeardBirth]) -> Mechanism | 
 
 
 def _wider(operation: str, given: Sequence[Any], moved: float) -> Any:
-    # The result of an observed operation in a wider type, with its operands moved by ``moved``; None if it is unknown.
+    # The result of an observed operation in a wider type, with its operands shifted by ``moved``; None if it is
+    # unknown.
     function = ELEMENTWISE.get(known_as(operation))
     with suppress(*FAILING):
         return None if function is None else function(*[wider(one, moved) for one in given])

@@ -265,7 +265,7 @@ def _inside(node: ast.AST, parts: Parts) -> Iterable[ast.AST]:
     # The child nodes of a node that are values; for a call, its operands.
     match node:
         case ast.Subscript(value=ast.Attribute(value=base, attr="at"), slice=index) if _held(ast.unparse(base), parts):
-            return [base, index]  # x.at[0] of JAX
+            return [base, index]  # the operands of JAX's x.at[0]
     if not isinstance(node, ast.Call):
         return ast.iter_child_nodes(node)
     return [*_applied_to(node, parts), *(keyword.value for keyword in node.keywords)]
