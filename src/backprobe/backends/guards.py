@@ -24,8 +24,9 @@ Found = Mapping[str, Nonfinite]
 """Counts of NaN and Inf, by the name of the value that contains them."""
 
 Over = Callable[[Found, bool], None]
-"""(values that are not finite, are they roots) -> None. Called with the gradients that a pass has left and False. If
-all gradients are finite, but the values at which the pass began are not, it is called with those values and True.
+"""A callback with two arguments: values that are not finite, and whether these are the roots of the pass. It gets the
+gradients that a pass has left, and False. If all gradients are finite but the roots are not, it gets the roots, and
+True.
 """
 
 EVERYTHING = ("**", "**:*", "**:*()")

@@ -311,7 +311,7 @@ def _are_leaves_reached(flow: Dataflow, lost: set[int]) -> bool:
 
 
 def _has_run(flow: Dataflow, missing: Sequence[int]) -> bool:
-    # Did any backward pass run? Then every entry that it did not reach has its own reason.
+    # Did any backward pass run? If so, each entry that backward did not reach has its own reason.
     return len(missing) < len(flow.entries)
 
 

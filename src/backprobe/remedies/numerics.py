@@ -98,7 +98,8 @@ def _with_cure(finding: Finding, tried: Tried, framework: str, names: Callable[[
 
 
 def _with_nudge(finding: Finding, tried: Tried, names: Callable[[str], Mapping[str, Any]]) -> Finding:
-    # If a change by rounding of exactly one argument in the line makes everything finite: the finding with this remedy.
+    # Return the finding with a new remedy, if exactly one argument in its line can be increased by a rounding error so
+    # that everything becomes finite.
     statement, dtype = "" if finding.source is None else finding.source.statement, finding.fields.get("dtype", "")
     outcomes = [
         (value, instead, edit, tried(finding, edit))

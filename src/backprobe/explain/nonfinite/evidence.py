@@ -167,8 +167,8 @@ class Evidence:
         return next(self._orders(at), Term())
 
     def _orders(self, at: int) -> Iterator[Term]:
-        # Yield the operation of a graph node applied to its inputs, in each possible order. The order is tested against
-        # the recorded numbers, and so is a dimension, because the node stores it as an attribute.
+        # Yield the operation of a graph node applied to its inputs, in each order that gives the recorded numbers.
+        # Dimensions are tried in the same way, because the node stores them as attributes, which are not recorded.
         text = self.node(at) if self.is_node(at) else ""
         op, inputs = known_as(self.entries[at].op), [Term(at=one, text=self.node(one)) for one in self.direct[at]]
         if op and len(inputs) == 1 and op not in BINARY:

@@ -185,7 +185,7 @@ class ForwardPass:
 
     @cached_property
     def masks(self) -> Set[int]:
-        """The entries of Inf that the program writes, and that flow only into entries where NaN begins.
+        """The entries whose Inf the program itself writes, if they flow only into entries where NaN begins.
 
         Such a mask is harmless in a softmax, unless it masks a whole row.
         """

@@ -20,7 +20,7 @@ CLOSE = 1e-6
 def condition(text: str, numbers: Any, result: Any) -> Iterator[str]:
     """Yield sentences on why a matrix has no inverse, no Cholesky factor, or a negative determinant.
 
-    In a batch, this is the first matrix with a bad result.
+    In a batch, only the first matrix with a bad result is examined.
     """
     matrix = _first(numbers, result)
     if matrix is None:

@@ -159,9 +159,9 @@ def _of_all(op: str, operands: Sequence[Array], result: Array) -> Mechanism | No
 
 
 def _beyond(operands: Sequence[Array | None], result: Array, dtype: str, wide: Wide) -> Mechanism | None:
-    # Return the mechanism if finite numbers give Inf: an overflow, if the dtype cannot hold the numbers or a wider type
-    # could hold the result. If the result is Inf in the wider type too, as for exp(1e14), it is an overflow rather than
-    # a pole if nearby numbers also give Inf.
+    # Return the mechanism if finite numbers give Inf. It is an overflow if the dtype cannot hold the numbers, or if a
+    # wider type could hold the result. If the result is Inf in the wider type too, it may be a pole, or an overflow as
+    # in exp(1e14): it is an overflow if nearby numbers also give Inf.
     infinite = numpy.isinf(result) & _are_finite_there(operands, result.shape)
     if not infinite.any():
         return None
@@ -184,8 +184,8 @@ def _are_finite_there(operands: Sequence[Array | None], shape: tuple[int, ...]) 
 
 
 def _by_result(op: str, operands: Sequence[Array | None], result: Array) -> Mechanism | None:
-    # Infer what an unknown operand must have been, if only one value gives this result. A divisor of Inf or NaN gives 0
-    # or NaN, and the logarithm of neither is -Inf.
+    # Infer what an unknown operand must have been, if only one value gives this result. An infinite quotient of a
+    # finite number needs a divisor near 0, and a logarithm is -Inf only at 0.
     bad = ~numpy.isfinite(result)
     if op in LOGARITHMS and operands[:1] == [None] and bool(numpy.isneginf(result[bad]).all()):
         return Mechanism("at", {"op": op, "limit": LOGARITHMS[op]})

@@ -158,8 +158,8 @@ class Remedies:
         return not divisor.is_constant and (is_count if is_clamped else not isinstance(value, int | float))
 
     def _dimension(self, row: Remedy, found: FormulaMatch, computed: Computation) -> str | None:
-        # Return the dimension argument to add, for a function that requires one if the program writes none. Empty if
-        # none is needed, None if no such function is equivalent.
+        # Return the dimension argument that the function in the remedy needs, if the program writes none. Return an
+        # empty text if none is needed, and None if no function is equivalent.
         goes_over_one = any(f"{name}(" in row.instead for name in ("softmax", "logsumexp"))
         if "log_of_others(" in row.instead:
             return self._last_dimension(found, computed)
