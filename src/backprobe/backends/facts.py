@@ -62,7 +62,7 @@ NOTHING_KNOWN = Description()
 class WrittenVersion:
     """A statement that wrote a version of a Variable, and the positions of the captures used to compute that version.
 
-    ``followed`` are the captures whose further use the backend knows.
+    ``followed`` are the captures that the gradient tape follows.
     """
 
     source: Source

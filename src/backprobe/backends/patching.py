@@ -25,7 +25,7 @@ Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 LOCK = threading.Lock()
 STANDS_FOR: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
-"""The functions that replace others in a class (see ``dispatching``), and the originals."""
+"""The functions that replace others in a class (see ``dispatching``), each with the original function."""
 STOOD: list[str] = []
 """The name of the last redirected method, or nothing. Testing this list is faster than testing whether the dictionary
 is empty.

@@ -244,7 +244,7 @@ def _calls(tree: ast.AST, function: str) -> list[ast.Call]:
 
 
 def _divided(tree: ast.AST, spelled: str) -> tuple[str, str]:
-    # Split ``pair.0.hidden`` into local and leaf. An attribute in the text, as in ``self.scale``, is of the local.
+    # Split ``pair.0.hidden`` into local and leaf. An attribute in the text, as in ``self.scale``, belongs to the local.
     head, dot, rest = spelled.partition(".")
     while dot and parts_of(tree, f"{head}.{rest.partition('.')[0]}", (ast.Attribute,)):
         step, dot, rest = rest.partition(".")

@@ -428,7 +428,7 @@ def causes(record: Record) -> dict[int, Source]:
     wanted = [at for at, entry in enumerate(record.entries) if entry.status is GradStatus.NOT_CONNECTED]
     own: dict[int, Source] = {}
     found: dict[int, Source] = {}
-    limited: dict[int, Source] = {}  # values that keep this line, even if other lines cut them off as well
+    limited: dict[int, Source] = {}  # lines that are not replaced by the lines of other cuts
     for cut in reversed(flow.severing(flow.leading)):
         place = cut.mention.place
         if place is not None and not cut.is_behind:

@@ -400,7 +400,8 @@ def _disconnected(context: FailureContext, outputs: Sequence[int]) -> Parts:
 
 
 def _checkpoints(flow: Dataflow, among: Iterable[int]) -> Parts:
-    # Return reentrant checkpoints without an input that requires a gradient: even the parameters used inside get none.
+    # Return reentrant checkpoints without an input that requires a gradient: even the parameters used inside get no
+    # gradient.
     found = []
     for entry in (flow.entries[each] for each in sorted(among)):
         text = expression_of(entry.source)

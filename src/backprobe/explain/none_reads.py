@@ -36,7 +36,7 @@ BECAUSE = (WhyEmpty.COMPUTED, WhyEmpty.FROZEN, WhyEmpty.NOT_REACHED, WhyEmpty.GI
 """For these reasons, the recording may show a cause and a remedy."""
 
 SAID = {WhyEmpty.FROZEN: Known.STATUS | Known.UNSURE, WhyEmpty.NOT_REACHED: Known.STATUS, WhyEmpty.GIVEN: Known.STATUS}
-"""For each reason, facts about findings that only repeat the reason, and that are therefore left out."""
+"""For each reason, facts that mark a finding as a mere repetition of the reason. Such findings are left out."""
 
 LATER = (WhyEmpty.NOT_RUN, WhyEmpty.NOT_REACHED)
 """For these reasons, the gradient may have arrived after the read."""
@@ -97,7 +97,7 @@ def _text(read: _Read) -> str:
 
 
 def _read(flow: Dataflow, one: NoneRead) -> _Read:
-    # The read, with a more special code if the source line shows that the name is not bound to a leaf.
+    # The read. Its code becomes more special if the source line shows that the name is not bound to a leaf.
     code, entry = str(one.why), None if one.at is None else flow.entries[one.at]
     if entry is None or one.at is None:
         return _Read(one, code, entry)

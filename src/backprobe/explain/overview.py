@@ -67,7 +67,7 @@ def explain_all(flow: Dataflow) -> Report:
     asked = none_given(flow.record, findings=findings)
     failed = raised(flow.record)
     missed = undifferentiated(flow, [*findings, *asked, *failed])
-    # all parameters got a gradient from the program's own tapes, whatever the probe's tape shows
+    # True if all parameters got a gradient from the program's own tapes, whatever the probe's tape shows
     is_trained = _is_trained(flow.record)
     findings = with_parameters(flow, [*findings, *asked, *(() if is_trained else missed)])
     findings = _each_line_once(flow.record, [*findings, *_in_vain(flow, findings)])

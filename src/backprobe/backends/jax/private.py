@@ -80,8 +80,8 @@ EVALUATING: Any = NAMES.optional("jax._src.core.eval_trace")
 """The trace that evaluates operations outside of all transformations."""
 
 PROCESSING = {"process_primitive": False, "process_custom_jvp_call": True, "process_custom_vjp_call": True}
-"""The methods by which a transformation processes an operation. True means that the operation has a custom
-derivative.
+"""The methods by which a transformation processes an operation. The value is True for the methods that process an
+operation with a custom derivative.
 """
 
 

@@ -79,7 +79,7 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
         self.user_tapes = UserTapes(self.log, self.version, self._watched)
         self.graphs = SessionBlock(lambda: self.counts, options.partials)
         self.taken = TakenPasses(self.log)
-        # captures that were computed from no watched value when they were captured, by number
+        # by number: captures that nothing watched leads to; they change if a tape of the program watches them later
         self.frozen: dict[int, Capture] = {}
         self.updates = Updates(self.log) if options.nonfinite and options.updates else None
         self.noted: Sequence[Reason] | None = None  # the notes of ``useless`` at the end of the block

@@ -52,5 +52,5 @@ class TensorflowCallables(Callables):
 
 
 def is_made(function: Any) -> bool:
-    """Has TensorFlow made this callable from another function, or the call of its class?"""
+    """Did TensorFlow make this callable, or the ``__call__`` of its class, from another function?"""
     return TensorflowCallables().called(function, False) is not None

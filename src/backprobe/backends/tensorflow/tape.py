@@ -59,8 +59,8 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
 
     @property
     def partly_tensors(self) -> tuple[type, ...]:
-        """Types of Variables, because a Variable has no numbers while a graph is built. Keras may be imported at any
-        time.
+        """The types of Variables: some Variables count as tensors, but those without numbers, as in a graph, do not.
+        Keras's type is looked up each time, because Keras may be imported later.
         """
         return tensors.VARIABLE, *filter(None, [getattr(sys.modules.get("keras"), "Variable", None)])
 

@@ -446,7 +446,8 @@ class ForwardPass:
         return mechanism.scaled(loss.item(), scale, self.entries[at].dtype or "")
 
     def _at_first(self, one: int, at: int) -> Any:
-        # Return a value's numbers in the first step or example in which ``at`` is bad, if the value has it.
+        # Return a value's numbers in the first step or example in which ``at`` is bad. A value without steps or
+        # examples is returned whole.
         if at not in self._begun:
             return self.known.in_example(one, at)
         found = self.known.numbers(one)

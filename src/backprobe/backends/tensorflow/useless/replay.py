@@ -147,7 +147,9 @@ class OperationReplay(Ways[int, RecordedOperation]):
 
     @cached_property
     def giving(self) -> dict[int, list[tuple[RecordedOperation, int]]]:
-        """By value: the operations that passed something to the value in backward, with the place of that input."""
+        """By value: the operations that passed something to the value in backward, each with the place of the value
+        among its inputs.
+        """
         return self.users(self.seen)
 
     @cached_property
