@@ -44,7 +44,7 @@ class Mention:
 
     @property
     def is_firm(self) -> bool:
-        """Does every use of the value's numbers cut the gradient in any case?"""
+        """Does every use of the value's numbers certainly cut the gradient, whatever the graph shows?"""
         kinds = {use.kind for use in self.uses} - {NO_NUMBERS}
         return bool(kinds) and kinds.issubset(FIRM)
 

@@ -15,7 +15,9 @@ from backprobe.record.names import strip
 from backprobe.record.reasons import CUT_IN_GRAPH, WRITTEN_SINCE
 
 OF_GRADIENTS, NOT_ASKED = "no_path_of_gradient", ("beside_inputs", "beside_sources")
-"""Codes of reasons: for derivatives and values computed from them, and for values without a requested gradient."""
+"""Codes of reasons: one for derivatives and values computed from them, and those for values whose gradient was not
+requested.
+"""
 
 
 def without_fault(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> Iterator[str]:

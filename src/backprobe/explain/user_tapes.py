@@ -143,8 +143,8 @@ def _cut(record: Record, one: NoneGiven, cut: CutOperation, names: str) -> Findi
 
 
 def _known(one: NoneGiven, cut: CutOperation) -> Known:
-    # Return what is known about the cause: TensorFlow ran the operation, and whether the gradient exists. A zero from
-    # an operation such as ``tf.py_function`` may be different in the next run.
+    # Return the known facts about the cause: the operation was observed, and a gradient of zero does exist. The zero of
+    # an operation such as ``tf.py_function`` may be another number in the next run.
     known = Known.OBSERVED | (Known.GRADIENT_THERE if one.why is WhyNone.ZERO else Known.NOTHING)
     return known | (Known.MOMENTARY if cut.by is CutBy.INSIDE_ZERO else Known.NOTHING)
 

@@ -57,8 +57,8 @@ class BackwardPass:
         return [inside for birth in seen for inside in self._inside(birth, order)]
 
     def _inside(self, birth: Birth, order: Sequence[int]) -> list[Birth]:
-        # Return the birth itself. A reentrant checkpoint is one operation that runs a backward pass of its own: return
-        # the births inside it.
+        # Return the birth itself. Only if the operation is a reentrant checkpoint, which runs a backward pass of its
+        # own, return the births inside this pass.
         if birth.operation != REENTRANT:
             return [birth]
         inside = self._between(order, self.known.consumers)  # no outer edge leads into a recomputed forward pass
