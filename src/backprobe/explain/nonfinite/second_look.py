@@ -41,7 +41,9 @@ def lacking_in_backward(report: Report) -> list[Finding]:
 
 
 def lacking_inside(report: Report) -> list[Finding]:
-    """The birth in backward if it is the only birth: its line may call a function with lines of the program."""
+    """The birth in backward if it is the only birth. If its line calls a function of the program, the operation may be
+    there.
+    """
     every = [one for one in report if one.kind in (*BORN, "born_backward") and not one.cause]
     return every if len(every) == 1 and every[0].kind == "born_backward" and every[0].source is not None else []
 

@@ -186,8 +186,8 @@ def _attributes(
     held: Mapping[str, Sequence[int]],
     entries: Sequence[Entry],
 ) -> dict[str, int]:
-    # Return the entries that attributes refer to: bound in another method, or a Variable that has no name in the
-    # program.
+    # Return the entries to which attributes refer. They were bound in another method, or belong to a Variable that has
+    # no name in the program.
     found: dict[str, int] = {}
     free = [one for one in inputs if one not in taken]
     for name in names:

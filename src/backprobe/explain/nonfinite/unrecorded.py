@@ -47,7 +47,7 @@ def brought(known: Evidence, at: int, names: Sequence[str], state: Badness) -> l
 
 
 def held(known: Evidence, at: int, names: Sequence[str], state: Badness) -> list[str]:
-    """Return the parameters and buffers, in modules that the line calls, that hold NaN or Inf in at least this state.
+    """Return those parameters and buffers of modules called on the line that hold NaN or Inf, in at least this state.
 
     Only lines before the first ``backward()`` are considered, because the program may have written to parameters later.
     """
