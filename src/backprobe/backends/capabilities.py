@@ -125,7 +125,9 @@ class Writes(ABC):
 
     @abstractmethod
     def decide(self, capture: Any, around: Around) -> None:
-        """Find out why one of the ``undecided`` captures has no history. ``around`` is what it was computed from."""
+        """Find out why one of the ``undecided`` captures has no history. ``around`` are the captures it was computed
+        from.
+        """
 
     has_found: bool = False
     """Will ``overwritten`` or ``detached`` return any capture?"""
@@ -150,13 +152,13 @@ class Late(ABC):
 
     @abstractmethod
     def look_again(self, at: tuple[str, int] | None = None) -> None:
-        """Check which captures have got a history, because the program has run a statement. ``at`` is the statement's
-        file and line, if known.
+        """Called after the program has run a statement: find the captures that have got a history since. ``at`` is the
+        statement's file and line, if known.
         """
 
     @abstractmethod
     def seen_again(self, capture: Any) -> None:
-        """Check whether this capture has got a history, because its tensor was bound to another name."""
+        """Called when a captured tensor is bound to another name: find out whether it has got a history since."""
 
     @abstractmethod
     def entering(self, frame: FrameType) -> None:
@@ -391,10 +393,12 @@ class ModelCall(Protocol):
 
 @dataclass(frozen=True)
 class ModuleObserver:
-    """The callbacks of the model form. They provide reporting forwards, and receive the results of modules."""
+    """The callbacks of the model form. They supply forwards that report their values, and receive the results of
+    modules.
+    """
 
     parameter: Callable[[str, Any], Any]  # (path, parameter) -> the object that replaces it, or the parameter itself
-    # (paths, parameters) -> the same for several parameters in one call
+    # (paths, parameters) -> for each of several parameters, the object that replaces it, or the parameter itself
     parameters: Callable[[Sequence[str], Sequence[Any]], Sequence[Any]]
     wants_output: Callable[[str], bool]
     wants_locals: Callable[[str], bool]
@@ -408,7 +412,7 @@ class ModuleObserver:
     called: list[Any] | None = None  # pairs of items: the path of a module, then the code and line that called it
     kinds: dict[str, type] = field(default_factory=dict)  # by path: the class of a module with parameters
     hooks: dict[str, list[CodeType]] = field(default_factory=dict)  # by path: the code of the hooks of its forward
-    # a cache in which the backend keeps objects derived from these callbacks for the next block
+    # a cache of objects that the backend computed from these callbacks, and reuses in the next block
     known: dict[Any, Any] = field(default_factory=dict)
 
 
@@ -427,7 +431,7 @@ class Differentiator(ABC):
         """Return a number that grows in the order in which the block computes tensors; 0 for any other tensor."""
 
     counts = False
-    """Should the result be reported for parameters whose gradients the program itself computes?"""
+    """True for a script: further tensors may then be fetched in the session runs of the program itself."""
 
     heard: Callable[[Sequence[Any], Any], None] | None = None
     """(targets, gradients): called when the program has computed gradients itself and no recording observes it."""

@@ -86,7 +86,8 @@ def _own(function: ast.AST) -> Iterator[ast.stmt]:
 
 
 def _leading_to_backward(statements: Sequence[ast.stmt]) -> list[ast.stmt]:
-    # Return the statements that compute something on which one of the statements calls ``backward()``.
+    # Return the assignments whose results are used, directly or through other names, in a call of ``backward()``, and
+    # the statements with these calls.
     calls = [
         node.func.value
         for one in statements

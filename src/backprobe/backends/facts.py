@@ -62,7 +62,7 @@ NOTHING_KNOWN = Description()
 class WrittenVersion:
     """A statement that wrote a version of a Variable, and the positions of the captures used to compute that version.
 
-    ``followed`` are the captures whose further use the backend knows.
+    ``followed`` are the captures that the gradient tape follows.
     """
 
     source: Source
@@ -89,8 +89,8 @@ class Outcome:
 
 
 OwnCall = tuple[str, Source | None, tuple[int, ...], bool, tuple[str, ...]]
-"""The call, its line, the positions of the captures to which it was limited, whether it had cotangents, and its other
-arguments.
+"""One call of the program that ran backward: its name and line, the positions of the captures to which it was limited,
+whether it had cotangents, and its other arguments.
 """
 
 

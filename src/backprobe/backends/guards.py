@@ -24,8 +24,9 @@ Found = Mapping[str, Nonfinite]
 """Counts of NaN and Inf, by the name of the value that contains them."""
 
 Over = Callable[[Found, bool], None]
-"""(values that are not finite, are they roots) -> None. Called with the gradients that a pass has left and False. If
-all gradients are finite, but the values at which the pass began are not, it is called with those values and True.
+"""A callback with two arguments: values that are not finite, and whether these are the roots of the pass. It gets the
+gradients that a pass has left, and False. If all gradients are finite but the roots are not, it gets the roots, and
+True.
 """
 
 EVERYTHING = ("**", "**:*", "**:*()")
@@ -93,7 +94,9 @@ class GuardedCall(Repeatable, Protocol):
     """The patterns of the values that are recorded when the call is repeated."""
 
     output: tuple[str | None, Any] | None = None
-    """For frameworks without blocks: the path of an output that is not finite, and a tensor of ones with its shape."""
+    """For frameworks without blocks: the path of an output that is not finite, and a tensor of ones in the shape of
+    that output.
+    """
 
     backward: str = "backward()"
     """The spelling of a backward pass in programs of this framework."""
@@ -135,7 +138,7 @@ class PassedCall(GuardedCall, Protocol):
     """(tensors by path) -> those that contain NaN or Inf."""
 
     begun_with: Callable[[Sequence[Any], Sequence[Any]], Any]
-    """(gradients, outputs) -> a zero whose backward starts at these outputs with these gradients."""
+    """(gradients, outputs) -> a scalar 0 whose backward pass starts at these outputs with these gradients."""
 
     def arrived(self) -> Found:
         """Return the gradients of the outputs that are not finite, from the pass that has just ended, by path."""
@@ -258,8 +261,7 @@ class BlockGuards(Protocol):
 
     def hear(self, tape: Any, over: Over) -> None:
         """Called when a part of the block begins, with the tape of that part. ``over`` is called at the end of each
-        pass that left values that are not finite. Used by frameworks in which this does not depend on the roots of the
-        pass.
+        pass that left values that are not finite. Used by frameworks that can examine a pass without knowing its roots.
         """
 
     def after_backward(self, roots: Sequence[Any], over: Over) -> None:

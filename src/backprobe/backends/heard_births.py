@@ -31,8 +31,8 @@ class HeardBirth:
 MOST = 10**7  # the largest number of elements of an array that is examined
 
 HearBirths = Callable[[Callable[[HeardBirth], None]], AbstractContextManager[Any]]
-"""Within this context a function is called for each operation that makes NaN or Inf. Meanwhile the program may compute
-in different steps than usual, so this is only for a run made for this purpose.
+"""Within this context a function is called for each operation that makes NaN or Inf. Use it only around a run that is
+made for this purpose, because the program may compute in different steps than usual.
 """
 
 

@@ -136,7 +136,8 @@ def _iterators(known: Any) -> list[Any]:
 
 
 def _further(value: Any) -> list[Any]:
-    # Return further objects that a value holds, beyond those with which a program computes.
+    # Return objects that a value refers to and that ``directly`` does not return, because programs do not compute with
+    # them.
     kind = type(value)
     if kind is FunctionType:
         codes = codes_of(value.__code__) if is_written_here(value) else []

@@ -55,7 +55,7 @@ def directly(value: Any) -> Iterable[Any]:
         return () if isinstance(value, NOT_OPENED) else attributes(value)
     if function is value:
         return [*_bound(function), *_named(function)]
-    own = _named(value) if isinstance(value, FunctionType) else ()  # a wrapper made by a decorator
+    own = _named(value) if isinstance(value, FunctionType) else ()  # a decorator's wrapper names globals, too
     return [*_bound(value), function, *own]
 
 

@@ -50,7 +50,7 @@ class Kept:
         try:
             undo_all(self.undo)
         except BaseException:
-            undo_all(self.undo)  # the first call may have been interrupted before it began
+            undo_all(self.undo)  # again, because an interrupt may have stopped the first call before it began
             raise
 
 

@@ -33,8 +33,7 @@ def passed_to(line: Source, name: str) -> Source | None:
 
 
 def _is_address(use: Use) -> bool:
-    # Is the use the value's address in memory? The address is not a number of the value, but its receiver can read all
-    # numbers.
+    # Does this use read the value's address in memory? Code that has the address can read all numbers of the value.
     return use.kind == "shape" and use.text.endswith(".data_ptr()")
 
 

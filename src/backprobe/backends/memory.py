@@ -49,7 +49,7 @@ class Alive:
 
 @dataclass(frozen=True)
 class KeptObject:
-    """Another kind of object that survives from step to step: its kind, name, number and bytes."""
+    """Objects that are kept from step to step, such as hooks or gradients: their kind, name, number and bytes."""
 
     kind: str
     name: str

@@ -14,7 +14,9 @@ from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
 
 WithoutHistory = tuple[GradStatus, Reason | None, Source | None, Source | None, int]
-"""The status and its reason, two lines of which one may be the cause, and the version."""
+"""The status of a capture without a history, the reason, two lines that may be the cause (the first known one counts),
+and the version of the value.
+"""
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -22,7 +22,7 @@ Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 LOCK = threading.Lock()
 STANDS_FOR: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
-"""The functions that replace others in a class (see ``dispatching``), and the originals."""
+"""The functions that replace others in a class (see ``dispatching``), each with the original function."""
 STOOD: list[str] = []
 """The name of the last redirected method, or nothing. Testing this list is faster than testing whether the dictionary
 is empty.
@@ -91,12 +91,13 @@ class Patched:
         removed.
         """
         wraps, owner, name = self.wraps, self.owner, self.name
-        if len(wraps) == 1 and wraps[0][0] == thread and wraps[0][1] is given:  # the usual case
+        if len(wraps) == 1 and wraps[0][0] == thread and wraps[0][1] is given:  # usually this is the only patch
             wraps.clear()
             self.calls = {}
         else:
             self._take_off_one(thread, given)
-        if not wraps and (held := vars(owner)).get(name) is self:  # otherwise the user has replaced it
+        # otherwise the program has replaced the function itself
+        if not wraps and (held := vars(owner)).get(name) is self:
             if self.own is not None:
                 _put(owner, name, self.own)
             elif isinstance(owner, type):  # the function is inherited
@@ -156,7 +157,7 @@ def patched(functions: Patches, *, replaces: bool = False, aside: Callable[[], b
             try:
                 undo_all(undo, take_off)
             except BaseException:
-                undo_all(undo, take_off)  # the first call may have been interrupted before it began
+                undo_all(undo, take_off)  # again, if an interrupt came before the first call began
                 raise
             finally:
                 copying.leave(kinds)
@@ -177,7 +178,7 @@ def replaced(functions: Patches, aside: Callable[[], bool] | None = None) -> Abs
 def original(owner: Any, name: str) -> Any:
     """Return the original function, even if it is patched."""
     found = getattr(owner, name)
-    if type(found) is MethodType and not STOOD:  # the usual case
+    if type(found) is MethodType and not STOOD:  # usually the method is not patched
         return found
     if isinstance(found, Patched):
         return found.original

@@ -60,11 +60,11 @@ class Tape(Tensors, Callables, Protocol):
     ) -> tuple[Any, Sequence[Backward]]:
         """Run a program forward, and backward from each of its roots. Returns its result, and the result of each pass.
 
-        ``inputs`` are the inputs of a function that are made differentiable, by name. There are none if the
-        ``requires_grad`` flags of the tensors, or the like, decide. ``wrt`` limits them to some names. The program
-        receives the differentiable inputs; ``undo`` receives functions that restore the leaves of the caller's own
-        containers. Backward runs once from each root. If partials are requested, backward also runs from each capture
-        to the captures that it was computed from.
+        ``inputs`` are the inputs of a function that are made differentiable, by name. There are none if flags such as
+        ``requires_grad`` decide what is differentiated. ``wrt`` limits them to some names. The program receives the
+        differentiable inputs; ``undo`` receives functions that restore the leaves of the caller's own containers.
+        Backward runs once from each root. If partials are requested, backward also runs from each capture to the
+        captures that it was computed from.
         """
 
     @abstractmethod
@@ -124,8 +124,8 @@ class BlockTape(Tape, Protocol):
     def listen(self, began: Callable[[Sequence[Any], bool], Sequence[Any]]) -> None:
         """Start the recording of the block. ``began`` captures the tensors from which the program runs backward.
 
-        The second argument of ``began`` says whether the gradients of that pass are not added up in the leaves: see
-        ``OwnPass``.
+        The second argument of ``began`` says whether that pass only returns its gradients, instead of adding them up in
+        the leaves: see ``OwnPass``.
         """
 
     @abstractmethod

@@ -45,7 +45,8 @@ class Recheck(Callables):
     """One run of a program whose calls are recorded and repeated."""
 
     recorded: type[RecordedCall]
-    has_transforms = False  # is it known during a call whether its derivative will be differentiated?
+    # does the framework say during a call whether the call's derivative is differentiated again?
+    has_transforms = False
 
     def __init__(self) -> None:
         self.flows: list[tuple[str, bool]] = []  # (differentiated function, was its derivative written by hand?)
@@ -181,8 +182,8 @@ class Recheck(Callables):
         return len(self.flows)
 
     def account_for(self, since: int) -> None:
-        """Forget the operations since then, because the call that made them was checked, skipped, or reported as not
-        checkable.
+        """Forget the operations after this point (see ``now``), because the call that ran them was checked, skipped, or
+        reported as not checkable.
         """
         del self.flows[since:]
 
@@ -259,7 +260,7 @@ class RecordedCall(ABC):
         for place, value in {"": held, **{str(at): arg for at, arg in enumerate(args)}, **kwargs}.items():
             for path, leaf in self.recheck.leaves(value):
                 if self.recheck.is_differentiated(leaf) and id(leaf) not in self.inputs:
-                    path = path.replace("`", "")  # the source does not have back-quotes of names
+                    path = path.replace("`", "")  # a source line has no back-quotes around segments
                     self.inputs[id(leaf)] = Input(place, path)
                     self.values.append(self.numbers(self.constants[id(leaf)]))
 
@@ -306,7 +307,9 @@ class RecordedCall(ABC):
 
     @abstractmethod
     def pull_twice(self, values: Sequence[Any], cotangents: Sequence[Any], seconds: Sequence[Any]) -> list[Any]:
-        """Return the vector-Jacobian product of ``pull``, with respect to each input and then each cotangent."""
+        """Differentiate ``pull``: return its vector-Jacobian product with ``seconds``, with respect to each input and
+        then each cotangent.
+        """
 
     @abstractmethod
     def run(self, values: Sequence[Any]) -> list[Any]:

@@ -43,7 +43,7 @@ class State:
     def __init__(self, target: Any, given: Any = (), *, draws_anew: bool = True) -> None:
         self.target, self.given, self.draws_anew = target, given, draws_anew
         self.lasting: dict[int, Any] = {}
-        """Copies of large tensors, by identity, which are kept from one run to the next."""
+        """Copies of large tensors, by identity. They are kept from one run to the next."""
 
     @cached_property
     def held(self) -> Sequence[Any]:
@@ -65,7 +65,9 @@ class State:
 
     @cached_property
     def holders(self) -> Sequence[Any]:
-        """The objects reached without opening copyable iterators; empty if there are no such iterators."""
+        """The objects that can be reached without looking into iterators that can be copied; empty if there are no such
+        iterators.
+        """
         from backprobe.backends.held_objects import reached_from  # imported here because it imports NumPy
 
         if not any(map(is_copyable, self.reached)):
@@ -105,7 +107,7 @@ class State:
 
     def random_states(self) -> Sequence[RandomState]:
         """Return the random states that the program may draw from."""
-        from backprobe.backends.random_states import OF_PYTHON, generators_of_numpy  # here: it imports NumPy
+        from backprobe.backends.random_states import OF_PYTHON, generators_of_numpy  # late: it imports NumPy
 
         return [*OF_PYTHON, *generators_of_numpy(self.reached)]
 
@@ -120,9 +122,9 @@ class State:
     def hearing(self, kept: Kept, seed: int | None) -> AbstractContextManager[None]:
         """Within this context ``kept`` receives state that the program reaches and may change, before it changes.
 
-        With a seed, the framework's random numbers begin with this seed. Without one they are the same in each run,
-        even if the run consumes a seed. If the caller restores random numbers itself, it passes ``draws_anew=False``,
-        and random numbers are left alone here.
+        With a seed, the framework's random numbers begin with this seed. Without one, each run draws the same random
+        numbers, even if a run takes a seed from the framework, which would give the next run another one. If the caller
+        restores random numbers itself, it passes ``draws_anew=False``, and random numbers are left alone here.
         """
         return nullcontext()
 
@@ -176,7 +178,7 @@ class Replay:
 
         Raises UsedUp if an earlier run has taken items from an iterator, queue or file that the program holds.
         """
-        from backprobe.backends.random_states import hearing_generators, seed_python  # here: they import NumPy
+        from backprobe.backends.random_states import hearing_generators, seed_python  # late: they import NumPy
 
         def made(state: RandomState) -> None:
             kept.keep(state)
@@ -202,6 +204,6 @@ class Replay:
             try:
                 kept.put_back()
             except BaseException:
-                kept.put_back()  # the first call may have been interrupted before it began
+                kept.put_back()  # again, if an interrupt came before the first call began
                 raise
             self.state.lasting = kept.lasting

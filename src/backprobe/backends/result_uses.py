@@ -49,7 +49,9 @@ BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
 def uses_of_result(instruction: Instruction) -> tuple[ModuleCall, ...]:
-    """Return the statements in which the result of a call ends; empty if they are not known."""
+    """Return the statements that take the result of a call out of the graph. If they are not known, return the
+    statement with the call itself; if its source is not available, return nothing.
+    """
     site = site_at(*instruction)
     if site is None:
         return ()
@@ -124,7 +126,8 @@ def call_under_mode(instruction: Instruction, mode: str) -> tuple[ModuleCall, ..
 
 
 def _followed(file: str, site: InstructionSite, most: int) -> tuple[ModuleCall, ...]:
-    # Return the statements in which the value that a statement binds ends; empty if one of them may pass the value on.
+    # Return the statements that take out of the graph the value which a statement binds; empty if one of the later
+    # statements may pass the value on.
     name = _bound(site.statement)
     after = _after(site.statement, name, site.above) if name and most else None
     if after is None:
@@ -172,8 +175,8 @@ class _Ways:
 def _ends(
     file: str, statement: ast.stmt, name: str, above: dict[ast.AST, ast.AST], most: int
 ) -> list[ModuleCall] | None:
-    # Return the calls in which a statement that reads a name ends the value; None if the statement may pass the value
-    # on.
+    # Return the uses by which a statement takes the value of a name out of the graph; None if the statement may pass
+    # the value on.
     source, around = source_of(file, statement), _switched(file, statement, above)
     if around is not None:
         return [ModuleCall(source, name, "torch.no_grad()", around)]

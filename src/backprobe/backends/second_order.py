@@ -10,7 +10,7 @@ from backprobe.record.brief import kind, written
 from backprobe.record.entries import Entry
 
 Vectors = Mapping[str, Any]
-"""Tensors, by the names of the values that have the same shapes."""
+"""Tensors by the name of a value. Each tensor has the shape of the value with this name."""
 
 Product = Callable[[Vectors], Vectors]
 """Maps vectors, given for some of the values, to the Hessian's product with them, for the same values. The vectors of

@@ -71,7 +71,7 @@ def _install() -> None:
 
 def _hear(event: str, args: tuple[Any, ...]) -> None:
     if not RUNNING.name:
-        return  # the usual case
+        return  # no program is being checked
     effect = effect_of(event, args)
     if effect:
         RUNNING.stopped = StoppedAtEffect(Note("side_effect", {"name": RUNNING.name, "effect": effect}))

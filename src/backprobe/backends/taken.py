@@ -52,7 +52,7 @@ def is_stream(kind: type) -> bool:
     >>> [is_stream(kind) for kind in (socket.socket, multiprocessing.queues.Queue, io.StringIO, dict)]
     [True, True, True, False]
     """
-    if not _is_like_a_stream(kind):  # this is true nearly always, and then no base class is like a stream either
+    if not _is_like_a_stream(kind):  # then its base classes are no streams either
         return False
     return any(_is_like_a_stream(base) for base in kind.__mro__ if not is_of_program(base))
 
@@ -166,7 +166,7 @@ def _asked_by(one: Any) -> Iterator[tuple[type, str]]:
 
 
 def _has_given(before: Any, now: Any) -> bool:
-    # Compared as sets for queues, because adding an item to a queue does not take one.
+    # Was an item taken? Queues are compared as sets, because an item that was added is not an item that was taken.
     if isinstance(before, frozenset):
         return not before <= now
     return bool(before != now)
@@ -192,7 +192,8 @@ def _position(one: Any, alive: list[Any]) -> Any:
             return one.tell()
         return None
     kind: Any = type(one)
-    frame = one.gi_frame if kind is GeneratorType else None  # read first: reading adds the frame to the contents
+    # read first, because reading the frame changes ``get_referents``
+    frame = one.gi_frame if kind is GeneratorType else None
     place = None if frame is None else frame.f_lasti
     counts = [_place(each, alive) for each in _counts(one)]
     return place, counts, [_place(each, alive) for each in gc.get_referents(one)], _left(one, alive)
@@ -206,7 +207,7 @@ def _counts(one: Any) -> Iterator[Any]:
 
 
 def _items(one: Any) -> list[Any]:
-    own = getattr(one, "queue", None)  # an attribute of queues in Python; for C, the garbage collector is used
+    own = getattr(one, "queue", None)  # queues in Python have it; of those in C, only the contents are known
     held = [own] if own is not None else gc.get_referents(one)
     return [item for each in held for item in (each if hasattr(each, "__iter__") else [each])]
 

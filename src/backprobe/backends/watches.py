@@ -202,7 +202,7 @@ class DifferentiatedLoss:
     """The name, value and gradient of each computed value. A missing gradient is None."""
 
     aliases: Sequence[tuple[str, str]]
-    """Pairs of another name and the name of the row that it means."""
+    """Pairs of an alias and the name of the row that the alias refers to."""
 
     lines: Sequence[tuple[str, Source]]
     """The name of each computed value, and the line of the program that computes it."""

@@ -96,7 +96,7 @@ def uses(text: str, spelled: str, followed: tuple[str, ...] = ()) -> tuple[Use, 
 
 
 def use_of(text: str, part: str) -> Use | None:
-    """Return how a statement uses one of its parts; None if it has no such part, or ignores the part's value.
+    """Return how a statement uses one of its parts; None if the statement has no such part, or ignores its value.
 
     >>> use_of("h = torch.relu(self.enc(x)).detach()", "self.enc(x)").kind, use_of("self.enc(x)", "self.enc(x)")
     ('detach', None)
@@ -204,7 +204,7 @@ def _calls(tree: ast.AST, function: str) -> list[ast.Call]:
 
 
 def _divided(tree: ast.AST, spelled: str) -> tuple[str, str]:
-    # Split ``pair.0.hidden`` into local and leaf. An attribute in the text, as in ``self.scale``, is of the local.
+    # Split ``pair.0.hidden`` into local and leaf. An attribute in the text, as in ``self.scale``, belongs to the local.
     head, dot, rest = spelled.partition(".")
     while dot and parts_of(tree, f"{head}.{rest.partition('.')[0]}", (ast.Attribute,)):
         step, dot, rest = rest.partition(".")
@@ -233,7 +233,7 @@ def _use(node: ast.AST, leaf: str, above: dict[ast.AST, ast.AST], followed: Coll
         kind = "copied" if is_taken and _joins(node, child, bool(steps)) else _kind(node, child)
         if isinstance(node, ast.Call):
             call = ast.unparse(node)
-            steps = [] if is_taken and _root(node.func) in MODULES else steps  # libraries combine all items
+            steps = [] if is_taken and _root(node.func) in MODULES else steps  # functions of libraries use all items
         flat = flat or (ast.unparse(node) if flat_operation(node) else "")
         if kind:
             return _cut_by(node, Use(kind, "", call, is_argument, is_conditional), above, followed)
@@ -309,7 +309,7 @@ def _of_items(
 ) -> Use:
     # Return how a comprehension uses the items of a value, if all of its uses are alike.
     whole, found = above[over], _uses_of_items(over, target, above)
-    firm = [use for use in found if not use.is_conditional]  # a conditional use does not count against the others
+    firm = [use for use in found if not use.is_conditional]  # conditional uses are not compared with the others
     kinds = {use.kind for use in found if use.kind or use in firm}
     flats = {use.flat for use in firm}
     kind, flat = (kinds.pop() if len(kinds) == 1 else ""), (flats.pop() if len(flats) == 1 else "")

@@ -44,7 +44,7 @@ class Mention:
 
     @property
     def is_firm(self) -> bool:
-        """Does every use of the value's numbers cut the gradient in any case?"""
+        """Does every use of the value's numbers certainly cut the gradient, whatever the graph shows?"""
         kinds = {use.kind for use in self.uses} - {NO_NUMBERS}
         return bool(kinds) and kinds.issubset(FIRM)
 
@@ -76,7 +76,9 @@ def mentions_of(target: int, entry: Entry, unseen: Collection[int] = ()) -> list
 
 
 Said = tuple[int, Source | None, tuple[Use, ...] | None]
-"""Position of the mentioned entry, line, and uses of the entry on that line; None if the text does not show them."""
+"""The position of a mentioned entry, the line, and the uses of the entry on that line. The uses are None if the text
+does not show them.
+"""
 
 
 def _said(entry: Entry, followed: tuple[str, ...]) -> Iterator[Said]:

@@ -123,7 +123,7 @@ class Dataflow:
         # Add mentions of parameters to the return values of modules without a history, because no expression mentions
         # parameters.
         cut = {strip(self.entries[at].name): at for at in self.modules_cut}
-        if "return" in cut:  # the model itself
+        if "return" in cut:  # this is the return value of the model itself
             cut[""] = cut["return"]
         for name, at in self.record.names.items() if cut else ():
             target = next((cut[path] for path in reversed(_modules_of(name)) if path in cut), None)
@@ -287,7 +287,7 @@ class Dataflow:
         found = []
         for mention in self._between(values):
             source, target = self.entries[mention.source], self.entries[mention.target]
-            # the line itself gives the value this name
+            # skip a line that only gives an existing value another name after backward
             if source.status is not GradStatus.OK or target.is_because("named_late"):
                 continue
             flows = self._flows(mention.source, mention.target)
@@ -316,10 +316,11 @@ class Dataflow:
     def _may_be_left_out(self, mention: Mention) -> bool:
         # May the line mention the value without using it for this result, which has a history from other values? This
         # is possible in these cases: the use is conditional or has a computed index; the line has several results that
-        # cannot be distinguished; one of several results has no derivative; or the same statement has bound the name. A
-        # value that is passed to a call, directly or in a tuple, is used there. On a line with several results this
-        # holds only if none of them leads back to the value. The answer is no if the expression cuts in any case, or if
-        # the result has no history.
+        # cannot be distinguished; one of several results has no derivative; or the same statement has bound the name.
+        #
+        # A value that is passed to a call, directly or in a tuple, counts as used. If the line has several results, it
+        # counts as used only if no result leads back to the value. The answer is no if the expression cuts in any case,
+        # or if the result has no history.
         source, target, use = self.entries[mention.source].source, self.entries[mention.target], mention.use
         if not use.kind and target.status is GradStatus.NOT_FLOAT and _is_one_of_several(target):
             return True  # for example the step count next to an optimizer's state
@@ -427,7 +428,7 @@ def causes(record: Record) -> dict[int, Source]:
     wanted = [at for at, entry in enumerate(record.entries) if entry.status is GradStatus.NOT_CONNECTED]
     own: dict[int, Source] = {}
     found: dict[int, Source] = {}
-    limited: dict[int, Source] = {}  # values that keep this line, even if other lines cut them off as well
+    limited: dict[int, Source] = {}  # lines that are not replaced by the lines of other cuts
     for cut in reversed(flow.severing(flow.leading)):
         place = cut.mention.place
         if place is not None and not cut.is_behind:

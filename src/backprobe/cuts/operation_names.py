@@ -190,9 +190,8 @@ JOINING = frozenset({"asarray", "as_tensor"})
 LIKE_ARGUMENT = frozenset({"to", "type", "type_as", "view", "view_as", "expand_as", "reshape_as"})
 """Methods that use only the dtype, device or shape of their argument."""
 WITHOUT_HISTORY = frozenset({"detach", "data", "stop_gradient"})
-"""Kinds of use whose result is still a tensor. If a later operation makes a number of it, that operation is the cut.
-
-A second cut may follow, whose result could have no history anyway.
+"""Kinds of use whose result is still a tensor. If a later operation of ``WITHOUT_DERIVATIVE`` uses this tensor, the
+later operation is reported as the cut, because its result could have no history in any case.
 """
 WITHOUT_DERIVATIVE = frozenset(
     {"number", "numpy", "copied", "parameter", "index", "comparison", "count", "integer", "sample"}

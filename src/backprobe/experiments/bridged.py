@@ -53,7 +53,9 @@ class Bridged:
         return say("bridged", gradients=self._gradients(arrived))
 
     def arrives(self, history: Mapping[int, Collection[int]], lost: Collection[int]) -> bool:
-        """Does one of the lost gradients arrive if each key of ``history`` is connected to the graph of its values?"""
+        """Does one of the lost gradients arrive if each value that is a key of ``history`` gets the histories of the
+        values listed there?
+        """
         bridges = NamedBridges(
             {self.names[at]: [self.names[each] for each in others] for at, others in history.items()}
         )

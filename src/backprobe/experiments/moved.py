@@ -37,8 +37,7 @@ class Moved:
         return self._seen() or [*self._hidden()]
 
     def _seen(self) -> list[Finding]:
-        # Return findings for visible cuts: when all names are recorded, the cuts on the path to the output may be
-        # known.
+        # Return findings on cuts that are visible if all names are recorded, as in the wide record.
         cuts, bridged = self.flow.cuts(self.at), Bridged(self.flow, self.runs, wide=True)
         found: dict[object, Finding] = {}
         for cut, one in zip(cuts, cut_findings(self.flow, self.at, cuts), strict=True):

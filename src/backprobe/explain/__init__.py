@@ -162,7 +162,7 @@ def _explain_whole(record: Record, *asks: Callable[[str, tuple[int, ...], str], 
         zero = zero_by_rule(flow, arrays)
         missing = replace(missing, notes=(*missing.notes, *zero))
     born = explain_nonfinite(record, *asks)
-    # if finiteness was recorded, the user asked for NaN and Inf, and these are the answer
+    # if finiteness was recorded, the user asked for NaN and Inf: mention missing gradients only in a note
     if any(entry.finiteness is not None for entry in record.entries):
         note = () if missing.ok else (say("see_names", heading=missing.heading),)
         return replace(born, notes=(*born.notes, *note))

@@ -50,7 +50,7 @@ def by_status(flow: Dataflow, entry: Entry) -> Finding:
     line = entry.cause or _rewriting(flow, entry) if entry.status is GradStatus.OPAQUE else entry.cause
     is_apart = entry.is_because(
         "partly_updated", "variable_read_unseen", "written_past_unsaved", "written_within_function"
-    )  # for these reasons, the finding needs no further facts
+    )  # entries with these reasons are opaque, but not overwritten
     is_overwritten = entry.status is GradStatus.OPAQUE and line is not None and not is_apart
     code = "not_float" if is_of_whole_numbers(entry) else "overwritten" if is_overwritten else str(entry.status)
     code = "checkpoint" if entry.is_because("reentrant_checkpoint") else code
@@ -61,7 +61,7 @@ def by_status(flow: Dataflow, entry: Entry) -> Finding:
     code = "backward_not_run.model" if entry.is_because("backward_not_called") and entry.source is None else code
     facts = [entry.reason] if code in ("overwritten", "checkpoint") else []
     instead = "" if entry.why is None else entry.why.fields.get("next", "")
-    # the cause is then a line of the program
+    # for these causes, the finding names the line of the program that is at fault
     is_at_fault = is_overwritten or entry.is_because("reentrant_checkpoint", "nothing_given")
     known = Known.NOTHING if is_at_fault else Known.STATUS
     return about(flow, code, entry, line or entry.source, facts=facts, instead=instead, known=known)

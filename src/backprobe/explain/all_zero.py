@@ -34,7 +34,7 @@ def with_zeros(flow: Dataflow, report: Report, arrays: Arrays) -> Report:
         for one in flow.record.notes
         if one.code == BEHIND
     )
-    if behind:  # the other gradients are not 0, so the heading names only these
+    if behind:  # only some gradients are 0, so the heading names them
         zero = say("zero_everywhere.exactly", gradients=gradients_of([one.name for one in behind]))
         return Report(f"{report.heading}; {zero}", (*behind, *report.findings), report.notes)
     note = next((note for note in flow.record.notes if note.code == CODE), None)
@@ -50,7 +50,8 @@ def with_zeros(flow: Dataflow, report: Report, arrays: Arrays) -> Report:
 
 
 def _finding(flow: Dataflow, note: Note, arrays: Arrays) -> Finding:
-    # Make the finding at the line nearest to the output behind which all gradients are 0, as far as values have names.
+    # Make the finding that all gradients are 0. It is placed at the last value that has a nonzero gradient although the
+    # gradient of one of its inputs is 0; without such a value, at the output.
     record = flow.record
     facts = [say("zero_for", names=note.fields["names"])]
     begin = next(_begins(flow, arrays), None)

@@ -64,7 +64,8 @@ def unrecorded(record: Record, users: Iterable[Entry]) -> list[str]:
 def filled_lists(users: Sequence[Entry], values: Sequence[Entry]) -> list[str]:
     """Return the lists that the program appends to and these lines read, if all of the values are in them.
 
-    The location of values without a name is unknown. For these, the line may read nothing else that could hold them.
+    Without ``values`` it is not known where the values are kept. A line then counts only if all unrecorded names that
+    it reads are such lists.
     """
     read = {name: None for user in users for name in _kept_in(user, is_alone=not values)}
     holding = [ITEM.sub("", own_name(value.name)) for value in values]

@@ -2,8 +2,8 @@
 
 The kind of a finding is its code up to the first dot: ``inside.recorded`` is a special case of ``inside``. The fields
 in braces come from the recording: ``value`` is the entry whose gradient is missing, ``target`` is the value computed
-from it, ``text`` and ``call`` are parts of the line, and ``reason`` is the backend's own. Other fields are words of the
-framework (``framework_words.py``).
+from it, ``text`` and ``call`` are parts of the line, and ``reason`` is the reason that the backend gives. Other fields
+are words of the framework (``framework_words.py``).
 """
 
 from __future__ import annotations

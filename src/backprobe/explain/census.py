@@ -71,11 +71,11 @@ def with_parameters(flow: Dataflow, findings: Sequence[Finding]) -> list[Finding
     training, framework = flow.record.training, flow.record.framework
     if training is None:
         return [*findings]
-    # parameters after an error are explained by the finding about that error
+    # leave out parameters that were not used because an error ended the run: the finding about the error explains them
     untrained = [one for one in training.untrained if one.ran is not ModuleRan.CUT_SHORT]
     unread = {one.name for one in untrained if one.ran is ModuleRan.NEVER_READ and not one.carriers}
     causes = [(cause, one) for one in untrained for cause in _causes(flow, one, len(unread) > 1)]
-    if not (causes or findings):  # without any cause, keep only tensors that have an entry of their own
+    if not (causes or findings):  # no cause is known for any of the parameters
         causes = [(_unknown(flow, one.name), one) for one in untrained]
     groups = grouped(causes, lambda pair: _place(pair[0]))
     new = {_place(group[0][0]): _of_parameters(flow, group[0][0], [one for _, one in group]) for group in groups}
@@ -88,7 +88,8 @@ def with_parameters(flow: Dataflow, findings: Sequence[Finding]) -> list[Finding
 
 
 def _without_twins(training: Training, causes: Sequence[tuple[Finding, Untrained]]) -> list[Unregistered]:
-    # The parameters that no optimizer holds, except those listed as twins of the parameters that it holds.
+    # The parameters that no optimizer holds. Parameters of a model are left out if an optimizer holds those of an equal
+    # model instead, because another finding reports this.
     twin_of = dict(training.twins)
     paired = {twin_of[one.name] for cause, one in causes if cause.kind == "replaced" and one.name in twin_of}
     return [one for one in training.unregistered if one.name not in paired]
@@ -123,10 +124,11 @@ def _is_entry_alone(one: Untrained) -> bool:
 
 
 def _causes(flow: Dataflow, one: Untrained, are_several: bool) -> Iterator[Finding]:
-    # Yield the causes that keep the gradient from one parameter: cuts on the paths back to it, or else what its module
-    # did. A parameter with an entry of its own is explained together with the other entries.
+    # Yield the causes that keep the gradient from one parameter: cuts on the paths back to it, or else the causes that
+    # the facts about its module show. A parameter with an entry of its own is explained together with the other
+    # entries.
     if one.own is not None and flow.entries[one.own].status is GradStatus.OK:
-        return  # its gradient exists, but of another output
+        return  # the parameter has a gradient, though of another output
     yield from dropped_results(flow, one)
     if _is_entry_alone(one):
         return
@@ -143,8 +145,8 @@ def _causes(flow: Dataflow, one: Untrained, are_several: bool) -> Iterator[Findi
 
 
 def _cutting(causes: Sequence[Finding]) -> list[Finding]:
-    # Return the causes with a line that cuts. If there is such a line, the other causes are not the reason, because
-    # they were also true in earlier iterations, in which the gradient arrived.
+    # Return only the causes with a line that cuts. The other causes were also true in earlier iterations, in which the
+    # gradient arrived, so they are not the reason.
     return [cause for cause in causes if not cause.known & Known.NO_CUT]
 
 
@@ -169,7 +171,7 @@ def _by_facts(flow: Dataflow, one: Untrained, are_several: bool) -> Iterator[Fin
         yield _unknown(flow, one.name, facts)
     else:
         cuts = [*_of_variable(flow, one.name)]
-        is_variable = ".param_groups[" not in one.name  # otherwise only the optimizer holds it
+        is_variable = ".param_groups[" not in one.name  # if False, only an optimizer holds the tensor
         is_open = is_variable or not one.held_by
         stepped = None if is_open or not one.calls else one.calls[0]
         yield from cuts or [_unknown(flow, one.name) if is_open else said(flow, "replaced.held", one.name, stepped)]
@@ -219,7 +221,7 @@ def _of_variable(flow: Dataflow, name: str) -> Iterator[Finding]:
 def _of_carrier(flow: Dataflow, at: int) -> Iterator[Finding]:
     # Yield the reasons why no gradient arrives at an entry through which a parameter would get its gradient.
     entry = flow.entries[at]
-    # the error itself is reported elsewhere
+    # another finding reports the error itself
     if entry.status is GradStatus.BACKWARD_NOT_RUN and not entry.is_because("block_raised"):
         yield by_status(flow, entry)
         return

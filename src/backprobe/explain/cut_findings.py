@@ -102,8 +102,8 @@ def _converted(kind: str, text: str) -> str:
 
 
 def _inside(flow: Dataflow, call: str, function: str, target: Entry) -> tuple[str, str]:
-    # Return a code and a name for the function in which a value is lost: inside a transformation, recorded, a partial,
-    # of a library, without source lines, or any other.
+    # Return a code and the name of the function in which a value is lost. The code says which kind of function this is:
+    # inside a transformation, recorded, a partial, of a library, without source lines, or any other.
     unseen = [read.spelled for read in target.reads if flow.entries[read.at].is_because("unseen_transform")]
     if unseen:
         return "inside.unseen", unseen[0].removesuffix("()")
@@ -129,7 +129,7 @@ def _of_numbers(source: Entry, text: str, inside: str) -> str:
 
 
 def _special(flow: Dataflow, kind: str, cut: Cut, text: str) -> str:
-    # The code of the special case that applies, if any.
+    # Return the code of a special case of this kind of cut if one applies, and else the kind itself.
     source, target = flow.entries[cut.mention.source], flow.entries[cut.target]
     is_special = {
         "index.beside": kind == "index" and not cut.mention.use.kind,
@@ -146,7 +146,7 @@ def _is_hooked(flow: Dataflow, cut: Cut) -> bool:
 
 
 def _known(kind: str) -> Known:
-    # Is it known how the line cuts, or at least that it used the value?
+    # Return what is unknown about a kind of cut: how the line cuts, or even whether it used the value.
     if kind == "unknown":
         return Known.NOT_HOW | Known.UNSURE
     return Known.NOT_HOW if kind == "inside" else Known.NOTHING
@@ -227,8 +227,8 @@ def _without_lines(target: Entry) -> str | None:
 
 
 def _is_partial(target: Entry) -> bool:
-    # Is ``functools.partial`` the only function that the line calls? A partial of a function of the program is
-    # followed, so its own calls would be listed.
+    # Is ``functools.partial`` the only function that the line calls? If it wrapped a function of the program, the calls
+    # of that function would be listed, too.
     return target.source is not None and target.source.calls == ("functools.partial",)
 
 
@@ -319,7 +319,7 @@ def _by_outcome(cut: Cut, target: Entry, framework: str) -> str:
     dialect = dialect_of(framework)
     if use.flat and dialect.flat_cut and _flat(use.flat) not in dialect.flat_without_cut:
         return dialect.flat_cut
-    # otherwise the value may be only an index, or give only a shape
+    # a value that is not an argument may be only an index, or give only its shape
     is_taken = use.is_argument or target.status not in HISTORY
     return "inside" if use.call and is_taken and not use.is_conditional else "unknown"
 

@@ -15,7 +15,9 @@ from backprobe.record.names import strip
 from backprobe.record.reasons import CUT_IN_GRAPH, WRITTEN_SINCE
 
 OF_GRADIENTS, NOT_ASKED = "no_path_of_gradient", ("beside_inputs", "beside_sources")
-"""Codes of reasons: for derivatives and values computed from them, and for values without a requested gradient."""
+"""Codes of reasons: one for derivatives and values computed from them, and those for values whose gradient was not
+requested.
+"""
 
 
 UNUSED = ("not_used", "not_seen_used")
@@ -30,7 +32,7 @@ def without_fault(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> Ite
     """
     untrained = {one.name for one in flow.record.training.untrained} if flow.record.training is not None else set()
     groups = _of_no_use(flow, missing, lost)
-    # otherwise the census names what is not trained, and everything else needs no gradient
+    # in a training, the census reports the parameters without a gradient, and all other values need none
     if flow.record.training is None:
         groups |= _of_no_gradient(flow, missing)
     versions = _versions(flow.record)
@@ -58,8 +60,8 @@ def _combined(flow: Dataflow, unused: Set[int]) -> Iterator[str]:
 
 
 def _of_no_use(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> dict[str, Collection[int]]:
-    # Group values with a history from which no output is computed, by the code of the note on them. A value with
-    # respect to which a call differentiates is not used by that call.
+    # Group values with a history from which no output is computed, by the code of the note on them. A call that
+    # differentiates with respect to a value does not count as a use of the value.
     asked = {one.at for one in flow.record.none_given}
     derived = {at for at in lost if at in flow.derived and at not in asked}
     in_graph = {at for at in lost if flow.entries[at].is_because(*CUT_IN_GRAPH)}
@@ -87,7 +89,7 @@ def _of_no_gradient(flow: Dataflow, missing: Sequence[int]) -> dict[str, Collect
 
 
 def _made_at(flow: Dataflow, at: int) -> str:
-    # Return the line of a scalar that has a history but is not used, because it may have been meant as part of the
+    # Return the line of a scalar that has a history but is not used. The program may have meant it as a part of the
     # loss.
     entry = flow.entries[at]
     is_number = entry.status is GradStatus.NOT_CONNECTED and entry.shape == ()
@@ -125,7 +127,7 @@ def is_of_update(flow: Dataflow, at: int) -> bool:
 
 
 def replaced_leaves(flow: Dataflow) -> set[int]:
-    """Return leaves in versions before or after the version that was used: all versions are the same parameter."""
+    """Return the leaves of which any version got a gradient or was written later, as all versions are one parameter."""
     trained = {strip(e.name) for e in flow.entries if e.is_leaf and e.status is GradStatus.OK}
     return {
         at

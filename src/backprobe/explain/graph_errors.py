@@ -45,7 +45,7 @@ WRITES = re.compile(r"\w_\(|[-+*/@%&|^]=|\]\s*=[^=]|\bout=|\bin_?place=|\.data\b
 """Matches the parts of a line that write in place."""
 
 REENTRANT = re.compile(r"\bcheckpoint\(.*\buse_reentrant=True", re.DOTALL)
-LONGEST = 60  # characters of an expression that a remedy may extend
+LONGEST = 60  # a remedy appends method calls only to expressions with at most this many characters
 NAMED_LIKE = {"floor_divide": "floordiv"}
 """For an operation's name in PyTorch's errors, the name that backprobe uses."""
 GRAD_NONE = "grad_none."
@@ -209,8 +209,8 @@ def _in_place(context: FailureContext) -> Parts:
 
 
 def _way_to(entry: Entry) -> str:
-    # Return the place of the operation that computes a value. Values inside modules have no line, so a later value is
-    # named instead.
+    # Return the place of the operation that computes a value. Values inside modules have no line; for these, return the
+    # line of a later value.
     at = _at(entry)
     return at if at != repr(entry.name) else f"on the way to {at}"
 
@@ -376,7 +376,7 @@ def _without_history(context: FailureContext) -> Parts:
     at = [flow.position[context.values[0].name]]
     before = flow.before(at)
     cuts = _cuts_among(flow, before, at)
-    # if only one value is recorded, as when only modules are, unrecorded lines may lie between
+    # if nothing recorded leads to the entry, for example because only modules are recorded, examine all entries
     is_apart = len(before) == 1 and not cuts
     among = set(range(len(flow.entries))) if is_apart else before
     cuts, checkpoints = cuts or _cuts_among(flow, among, at), _checkpoints(flow, among)
@@ -392,7 +392,7 @@ def _disconnected(context: FailureContext, outputs: Sequence[int]) -> Parts:
         after = flow.after(at)
         found += [cut_finding(flow, cut) for cut in flow.severing(after.keys() & before, outputs)]
         found += [one for each in after for one in loaded(flow, each)]
-    if not context.values:  # for example parameters without an entry, which are found by a line that spells one of them
+    if not context.values:  # without entries for the values, find lines that mention their names
         names = re.compile("|".join(rf"(?<![\w.]){re.escape(name)}\b" for name in context.failure.text.split(", ")))
         cuts = [cut_finding(flow, cut) for cut in flow.severing(before, outputs)]
         found += [one for one in cuts if one.source is not None and names.search(one.source.text)]
@@ -400,7 +400,8 @@ def _disconnected(context: FailureContext, outputs: Sequence[int]) -> Parts:
 
 
 def _checkpoints(flow: Dataflow, among: Iterable[int]) -> Parts:
-    # Return reentrant checkpoints without an input that requires a gradient: even the parameters used inside get none.
+    # Return reentrant checkpoints without an input that requires a gradient: even the parameters used inside get no
+    # gradient.
     found = []
     for entry in (flow.entries[each] for each in sorted(among)):
         text = expression_of(entry.source)

@@ -172,7 +172,8 @@ def _written_since(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 
 def _left_out(flow: Dataflow, at: int, after: After) -> list[Finding]:
-    # If no cut is found, return the first line on a path to an output that may not have used the value.
+    # Used if no cut is found: return findings on the first line, on a path to an output, that mentions the value but
+    # may not use it.
     return cut_findings(flow, at, flow.left_out(at))
 
 

@@ -36,7 +36,7 @@ BECAUSE = (WhyEmpty.COMPUTED, WhyEmpty.FROZEN, WhyEmpty.NOT_REACHED, WhyEmpty.GI
 """For these reasons, the recording may show a cause and a remedy."""
 
 SAID = {WhyEmpty.FROZEN: Known.STATUS | Known.UNSURE, WhyEmpty.NOT_REACHED: Known.STATUS, WhyEmpty.GIVEN: Known.STATUS}
-"""For each reason: a finding with one of these facts adds nothing to the reason."""
+"""For each reason, facts that mark a finding as a mere repetition of the reason. Such findings are left out."""
 
 LATER = (WhyEmpty.NOT_RUN, WhyEmpty.NOT_REACHED)
 """For these reasons, the gradient may have arrived after the read."""
@@ -76,7 +76,7 @@ def opened_by_reads(record: Record, report: Report, arrays: Arrays) -> Report:
 
 
 def _beneath(found: Finding, known: Sequence[Finding]) -> Finding:
-    # Mark the finding of a read as a consequence of the finding whose headline its facts repeat.
+    # Make the finding of a read a consequence of another finding, if one of its facts repeats that finding's headline.
     causes = [
         one.headline for one in known if not one.cause and any(fact.startswith(one.headline) for fact in found.facts)
     ]
@@ -92,12 +92,12 @@ def _reads(record: Record) -> list[_Read]:
 
 
 def _text(read: _Read) -> str:
-    # The text that was read. Reads of the inputs of one call have none, so that they form one finding.
+    # The text that was read; empty for reads of the inputs of one call, so that these reads form one finding.
     return "" if read.one.why is WhyEmpty.GIVEN else read.one.text
 
 
 def _read(flow: Dataflow, one: NoneRead) -> _Read:
-    # The read, with a more special code if the source line shows that the name is not bound to a leaf.
+    # The read. Its code becomes more special if the source line shows that the name is not bound to a leaf.
     code, entry = str(one.why), None if one.at is None else flow.entries[one.at]
     if entry is None or one.at is None:
         return _Read(one, code, entry)
@@ -114,8 +114,8 @@ def _read(flow: Dataflow, one: NoneRead) -> _Read:
 
 
 def _leaf_before(record: Record, at: int) -> Entry | None:
-    # Return the leaf that had this entry's name before, if a line of its own computes the entry. Loop variables are
-    # excluded.
+    # Return the leaf that had this entry's name before. Return None for an entry that no line computes, such as a loop
+    # variable.
     entry = record.entries[at]
     if not expression_of(entry.source):
         return None
@@ -177,7 +177,7 @@ def _each_name_once(group: Sequence[_Read]) -> list[_Read]:
 
 
 def _values(each: Sequence[_Read]) -> list[str]:
-    # The names of the tensors: names in the recording, or the program's own path if there is only one.
+    # The names of the tensors as in the recording; for a single tensor, the path by which the program reads it.
     owner = each[0].one.text.removesuffix(KEPT)
     is_path = len(each) == 1 and each[0].one.why is not WhyEmpty.ITEM and not owner.isidentifier() and owner
     return [repr(owner)] if is_path else [read.value for read in each]

@@ -1,4 +1,4 @@
-"""A remedy for unknown causes: a ``print`` in front of a line that shows the values which the line uses."""
+"""A remedy for unknown causes: to insert a ``print`` before a line, which shows the values that the line uses."""
 
 from __future__ import annotations
 

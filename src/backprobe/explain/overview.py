@@ -67,7 +67,7 @@ def explain_all(flow: Dataflow) -> Report:
     asked = none_given(flow.record, findings=findings)
     failed = raised(flow.record)
     missed = undifferentiated(flow, [*findings, *asked, *failed])
-    # all parameters got a gradient from the program's own tapes, whatever the probe's tape shows
+    # True if all parameters got a gradient from the program's own tapes, whatever the probe's tape shows
     is_trained = _is_trained(flow.record)
     findings = with_parameters(flow, [*findings, *asked, *(() if is_trained else missed)])
     findings = _each_line_once(flow.record, [*findings, *_in_vain(flow, findings)])
@@ -90,7 +90,7 @@ def explain_all(flow: Dataflow) -> Report:
 def _beside(flow: Dataflow, missing: Sequence[int], spared: Sequence[Mention]) -> list[Mention]:
     # Return mentions of lines that cut, although the gradients also flow along other paths, so that none is lost.
     beside = [*flow.lost_beside(flow.to_outputs), *flow.beside(flow.leading), *spared]
-    if not _has_run(flow, missing) and not is_undifferentiated(flow.record):  # no output is known
+    if not _has_run(flow, missing) and not is_undifferentiated(flow.record):  # without an output, no path is known
         beside += [cut.mention for cut in flow.among(set(range(len(flow.entries)))) if not cut.is_behind]
     return beside
 
@@ -123,8 +123,8 @@ def _is_lost(entry: Entry) -> bool:
 
 
 def _each_line_once(record: Record, findings: Sequence[Finding]) -> list[Finding]:
-    # Remove findings that repeat a line. An operation that a tape observed replaces a finding that does not know how
-    # the same line cuts. If both do not know, the recording's finding stays.
+    # Keep one finding for each line. If a tape observed the operation that cuts, its finding replaces a finding that
+    # does not say how the line cuts. If neither says how, the finding from the recording is kept.
     asked = none_given(record)
     seen = [one for one in asked if Known.OBSERVED in one.known]
     told = [one for one in findings if Known.NOT_HOW not in one.known or not is_said(one.source, seen)]
@@ -311,7 +311,7 @@ def _are_leaves_reached(flow: Dataflow, lost: set[int]) -> bool:
 
 
 def _has_run(flow: Dataflow, missing: Sequence[int]) -> bool:
-    # Did any backward pass run? Then every entry that it did not reach has its own reason.
+    # Did any backward pass run? If so, each entry that backward did not reach has its own reason.
     return len(missing) < len(flow.entries)
 
 
@@ -327,7 +327,7 @@ def _by_reason(flow: Dataflow, missing: Sequence[int]) -> tuple[list[Finding], l
     ]
     groups = grouped([*opaque, *not_run], lambda entry: (entry.status, entry.why, entry.cause))
     if flow.record.training is not None:
-        # this case occurs in a loop that clips gradients
+        # leave out values that got their name after backward, as in a loop that clips gradients
         groups = [group for group in groups if not group[0].is_because("named_late")]
     found = [(group[0].status, as_one([by_status(flow, entry) for entry in group])) for group in groups]
     is_known = _is_known_not_to_run(flow, missing, opaque)
@@ -354,7 +354,7 @@ def _of_leaves(flow: Dataflow, lost: set[int]) -> Iterator[Finding]:
     # listed again.
     def cause(one: tuple[int, Finding]) -> object:
         found = one[1]
-        if found.source is None:  # the line may be a different one for each entry
+        if found.source is None:  # unknown lines may differ, so the last name of the chain decides
             return found.kind, found.chain[-1:]
         return found.kind, None if found.kind == "no_grad" and _is_of_library(found.source) else found.source
 
@@ -382,9 +382,9 @@ def _is_leaf(flow: Dataflow, at: int) -> bool:
     # Is the entry an argument or parameter, whose gradient one usually wants, and was it bound before the outputs?
     entry = flow.entries[at]
     is_made = entry.op or expression_of(entry.source)
-    # an argument is a view of the value that was passed
+    # an argument is recorded as a view of the value that was passed, so it need not be a leaf itself
     is_leaf = entry.is_leaf or not (is_made or is_returned(flow, at))
-    if entry.leaves_reached:  # otherwise none of the leaves behind it requires a gradient
+    if entry.leaves_reached:  # backward reached all leaves behind it on other paths
         return False
     is_first = not any(flow.entries[source].status in HISTORY for source in flow.sources(at))
     return is_leaf and is_first and at <= max(flow.record.outputs, default=at)
@@ -410,9 +410,9 @@ def _by_line(flow: Dataflow, cuts: Sequence[Cut]) -> list[list[Cut]]:
 
 
 def _replaced(flow: Dataflow) -> Callable[[set[int]], bool]:
-    # Return a function that tells whether all given values are superseded at the leaves: by later values, or by values
-    # of the same name that have a gradient. This holds for values of an earlier training step, because a step ends in
-    # Variables. Only main names count, because an alias such as a loop variable belongs to many values.
+    # Return a function that says whether the first values of a set, which have no source in the set, were all replaced.
+    # A value was replaced by a later version, or by a value of the same name that has a gradient, as in the next
+    # training step. Only main names are compared, because an alias such as a loop variable belongs to many values.
     own = [strip(entry.name) for entry in flow.entries]
     there = {name for name, entry in zip(own, flow.entries, strict=True) if entry.status is GradStatus.OK}
     later = {at for at, entry in enumerate(flow.entries) if own[at] in there or entry.is_because(*WRITTEN_SINCE)}
@@ -430,12 +430,13 @@ def _line(place: Source | None) -> tuple[str, int] | None:
 def _hidden(
     flow: Dataflow, missing: Sequence[int], said: Set[tuple[str, int] | None], findings: Sequence[Finding]
 ) -> Iterator[str]:
-    # Yield calls on the path to an output that would cut off unrecorded values, each once, except those in ``said``. If
-    # all parameters are trained, code for which no line of the program disabled gradients runs so on purpose: it is an
-    # evaluation with a decorator, or part of a library, such as the forward of an adjoint method.
+    # Yield a note for each call on a path to an output that would cut off unrecorded values, except on the lines
+    # ``said``. If all parameters are trained, a call is left out if no line of the program disabled gradients for it.
+    # Such code is meant to run without gradients: it is an evaluation with a decorator, or part of a library, such as
+    # the forward of an adjoint method.
     training = flow.record.training
     is_open = any(one.known & (Known.STATUS | Known.NOT_HOW) for one in findings)
-    # in this case the census reports the parameters that lack a gradient
+    # the census then reports the parameters that lack a gradient
     if training is not None and training.untrained and not is_open:
         return
     ways = [at for at in [*missing, *sorted(flow.to_outputs)] if at in flow.to_outputs]

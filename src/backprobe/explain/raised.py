@@ -12,8 +12,8 @@ from backprobe.findings.phrasing import shorten
 from backprobe.findings.report import Finding
 from backprobe.record.entries import Record
 
-MOST = 200  # characters of an error's first line in a headline
-LINES = 20  # lines of an error that are shown
+MOST = 200  # the most characters of an error's first line that a headline quotes
+LINES = 20  # the most lines of an error that are shown
 RAISED = {
     "raised": "raised",
     "raised_at": "raised",

@@ -26,7 +26,7 @@ from backprobe.source.scopes import COMPREHENSIONS, Binding, How, SourceScope
 CODE = "rebound"
 MOST = 3
 """A note shows at most this many of the lines that may have rebound the name."""
-LONGEST = 40  # characters of an expression in a headline
+LONGEST = 40  # the most characters of an expression that a headline quotes
 FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodType)
 
 

@@ -15,7 +15,9 @@ from backprobe.record.several import of_output
 
 
 def explain_outputs(record: Record) -> Report:
-    """Report what no output reaches and why, NaN and Inf of each output, and notes on which output reaches what."""
+    """Report the values that no output reaches, with the causes; NaN and Inf of each output; and notes on which output
+    reaches which values.
+    """
     from backprobe.explain.nonfinite import explain_nonfinite  # imported late, because it imports NumPy
 
     missing, reached = explain_all(Dataflow.of(record)), tuple(_reached(record))
@@ -27,7 +29,7 @@ def explain_outputs(record: Record) -> Report:
     heading = next(iter((born or every).values())).heading
     notes = (*dict.fromkeys(note for one in every.values() for note in one.notes), *reached)
     complete = all(one.complete for one in every.values())
-    if is_asked:  # the answer is then about NaN and Inf, and refers to bp.explain for missing gradients
+    if is_asked:  # the report is about NaN and Inf, and a note says how to list missing gradients
         see = () if missing.ok else (say("see_names", heading=missing.heading),)
         return Report(heading, tuple(_hung(every)), (*notes, *see), complete=complete)
     return Report(heading, (*_hung(every), *missing), (*notes, *missing.notes), complete=complete)

@@ -288,7 +288,7 @@ def finding(
     headline, remedy = (reasons.render(each, SENTENCES[each], words) for each in (code, f"{code}_next"))
     why = next((each for each in (f"{code}_why", f"{code.partition('.')[0]}_why") if each in SENTENCES), "")
     facts = (*((reasons.render(why, SENTENCES[why], words),) if SENTENCES.get(why) else ()), *facts)
-    # when a remedy is tried, it is tried exactly as it is written here
+    # keep the field ``join`` too, because a trial of the remedy uses this expression
     kept = (*_fields(SENTENCES[code]), *(field for field in ("join",) if field in fields))
     named = {field: fields[field] for field in kept}
     return Finding(code.partition(".")[0], name, headline, source, tuple(facts), chain, remedy, named, known=known)

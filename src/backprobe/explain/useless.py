@@ -54,7 +54,7 @@ def with_useless(flow: Dataflow, report: Report, arrays: Arrays) -> Report:
     report = replace(report, notes=(*report.notes, *again))
     root = next(iter(report.of_kind(ALL_ZERO)), None)
     noted = [note for note in every if note not in once or root is not None]
-    # where gradients are missing or 0, an optimizer finds none for that reason
+    # if gradients are missing or 0, this also explains why an optimizer finds none
     noted = [note for note in noted if note.code != UNFED or report.ok]
     if not noted:
         return _of_zero(flow.record, report, arrays)
@@ -62,7 +62,7 @@ def with_useless(flow: Dataflow, report: Report, arrays: Arrays) -> Report:
     if root is not None:
         beneath = [_beneath(root, one) for one in found]
         others = [one for one in report if one is not root]
-        # each cause below it has a remedy of its own
+        # the causes below this finding have remedies of their own
         return replace(report, findings=(replace(root, remedy=""), *beneath, *others))
     heading = "; ".join([report.heading, *_consequences(noted)])
     return replace(report, heading=heading, findings=_most_first(noted, found, report))

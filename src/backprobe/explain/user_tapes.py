@@ -58,25 +58,25 @@ def none_given(record: Record, name: str | None = None, findings: Sequence[Findi
     asked = [one for one in record.none_given if name in (None, one.name) and not _is_explained(record, one)]
     groups = grouped(asked, lambda one: (one.source, one.why, one.outside, _operations(one), one.targets))
     found = [finding for group in groups for finding in _findings(record, group)]
-    # one finding for all iterations
+    # group again without counts, because each iteration of a loop may give the same finding
     same = grouped(found, lambda one: (one.kind, one.source, COUNT.sub("", one.headline)))
     return [one for one, *_ in same if not is_said(one.source, findings)]
 
 
 def _operations(one: NoneGiven) -> tuple[CutOperation, ...]:
-    # The cuts without the values nearest to each, for comparison.
+    # Return the cuts without their ``values``, so that equal cuts before different values compare equal.
     return tuple([replace(cut, values=()) for cut in one.cuts])
 
 
 def _is_explained(record: Record, one: NoneGiven) -> bool:
     # Does another finding already explain the cut?
-    if one.in_graph:  # a graph shows the whole path by itself
+    if one.in_graph:  # the graph of a session shows the whole path
         return False
-    # the value has a gradient, but of another output
+    # the value may have a gradient, though of another output
     is_there = one.at is not None and record.entries[one.at].status is GradStatus.OK
     if record.training is not None and one.is_variable and one.why is WhyNone.NO_WAY and not (one.cuts or is_there):
         carried = {each.name for each in record.training.untrained if each.carriers}
-        # for a block that raised an error, the output is unknown
+        # if a block ended with an error, its output is unknown
         return bool(record.outputs) or one.name not in carried
     is_unknown = one.why is WhyNone.NO_WAY and one.at is not None and not one.cuts
     return is_unknown and record.entries[one.at or 0].status is GradStatus.NOT_CONNECTED
@@ -143,8 +143,8 @@ def _cut(record: Record, one: NoneGiven, cut: CutOperation, names: str) -> Findi
 
 
 def _known(one: NoneGiven, cut: CutOperation) -> Known:
-    # Return which facts are known about the cause. If the gradient is zero, it exists, and with a hidden cause it may
-    # be nonzero for other inputs.
+    # Return the known facts about the cause: the operation was observed, and a gradient of zero does exist. The zero of
+    # an operation such as ``tf.py_function`` may be another number in the next run.
     known = Known.OBSERVED | (Known.GRADIENT_THERE if one.why is WhyNone.ZERO else Known.NOTHING)
     return known | (Known.MOMENTARY if cut.by is CutBy.INSIDE_ZERO else Known.NOTHING)
 

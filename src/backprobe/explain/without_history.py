@@ -27,7 +27,7 @@ DIFFERENTIATED = "values that are differentiated"
 def without_history(flow: Dataflow, at: int) -> list[Finding]:
     """The cuts between differentiated values and an entry, or the finding that its inputs are all frozen."""
     entry, flow = flow.entries[at], Dataflow.of(flow.record, has_run=False)
-    if is_none(entry):  # None was not computed from anything, so no line has cut it off
+    if is_none(entry):  # None is not computed from anything, so no line can cut it off
         return [by_status(flow, entry)]
     before = flow.before([at])
     severing = flow.severing(before, {at})

@@ -1,4 +1,4 @@
-"""Facts about the cause of a finding that no sentence of it contains; they are stated where the finding is made."""
+"""Facts about the cause of a finding for use by the program. No sentence of the finding states them."""
 
 from __future__ import annotations
 

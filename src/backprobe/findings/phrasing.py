@@ -201,7 +201,7 @@ def uncommented(source: Source) -> str:
     "u = f('#')"
     """
     text = source.text.strip()
-    # expected if the line is the first of a statement over several lines
+    # these errors are normal if the statement continues on the next line
     with contextlib.suppress(tokenize.TokenError, SyntaxError):
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             if token.type == tokenize.COMMENT:

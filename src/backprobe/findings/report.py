@@ -22,7 +22,7 @@ T = TypeVar("T")
 FEW, WHOLE = 5, 2
 """With at most this many causes, a printed report shows all in full; with more, only the first ones."""
 SCREEN = 48
-"""The number of lines of a report with many causes: two causes are shown in full if they fit, else one."""
+"""A report with many causes shows two of them in full if both fit into this number of lines, and one otherwise."""
 LINE = 78
 """The width, in characters, of a cause that is shown in one line."""
 REST = "  {first} to {last} are cut short here: report.findings has them in full, and so has --json"
@@ -157,7 +157,7 @@ def in_lines(heading: str, findings: Sequence[Finding], notes: Sequence[str], wh
         found.append(mark + indented(root._text(where), len(mark)))
         found += [" " * len(mark) + "- " + indented(each._text(where), len(mark) + 2) for each in beneath]
     for number, (root, _) in enumerate(roots[whole:], whole + 1):
-        # at the start, because the end of the line may be cut off
+        # put the place first, because the end of the line may be cut off
         line = "" if root.source is None else f"{where(root.source)}: "
         found.append("  " + root._shortened(f"{number}. {line}", LINE))
     if whole < len(roots):

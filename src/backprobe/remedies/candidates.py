@@ -176,8 +176,8 @@ def _spelled(text: FileText, dotted: str) -> str:
 
 
 def _with_operands(text: FileText, node: ast.expr, way: str) -> tuple[list[Piece], set[int]]:
-    # The pieces of an edit, including edits of operands, down to the first operand that needs none. Also the identities
-    # of the edited nodes.
+    # Return the pieces of an edit, and the identities of the edited nodes. Operands that must be edited as well are
+    # included.
     own = _pieces(text, node, way)
     if own is None:
         return [], set()

@@ -33,7 +33,7 @@ BORN = ("born", "born_backward")
 
 
 def is_curable(finding: Finding) -> bool:
-    """Is it a birth at a line of the program that has no other cause?"""
+    """Is the finding a birth at a line of the program, and no consequence of another finding?"""
     return finding.kind in BORN and finding.source is not None and not finding.cause
 
 
@@ -98,7 +98,8 @@ def _with_cure(finding: Finding, tried: Tried, framework: str, names: Callable[[
 
 
 def _with_nudge(finding: Finding, tried: Tried, names: Callable[[str], Mapping[str, Any]]) -> Finding:
-    # If a change by rounding of exactly one argument in the line makes everything finite: the finding with this remedy.
+    # Return the finding with a new remedy, if exactly one argument in its line can be increased by a rounding error so
+    # that everything becomes finite.
     statement, dtype = "" if finding.source is None else finding.source.statement, finding.fields.get("dtype", "")
     outcomes = [
         (value, instead, edit, tried(finding, edit))
@@ -207,7 +208,7 @@ def _is_at(node: ast.expr, line: int) -> bool:
 
 
 def _is_whole(tree: ast.Module, node: ast.expr) -> bool:
-    # Is it the whole expression of a statement, or a whole argument? Then no brackets are needed.
+    # Is the formula the whole expression of a statement, or a whole argument? Then its replacement needs no brackets.
     computed = (one for one in ast.walk(tree) if isinstance(one, ast.Assign | ast.Return | ast.keyword))
     calls = (one for one in ast.walk(tree) if isinstance(one, ast.Call))
     return any(node is one.value for one in computed) or any(node in one.args for one in calls)

@@ -46,7 +46,7 @@ class EditTrials:
     left: int
     known: dict[tuple[Edit, ...], Trial | None] = field(default_factory=dict)
     refused: str = ""
-    """The reason why the last impossible run could not be made."""
+    """The reason for which the last refused run was refused; empty if no run was refused."""
 
     alive: dict[str, list[FunctionType]] = field(default_factory=dict)
 

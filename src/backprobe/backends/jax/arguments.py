@@ -45,7 +45,7 @@ class Lifted:
 
     def __init__(self, inputs: Mapping[str, Any], wrt: frozenset[str] | None) -> None:
         self.inputs, self.wrt = inputs, wrt
-        self.made: dict[int, tuple[Any, Any]] = {}  # the program's rebuilt pytrees, each with the caller's original
+        self.made: dict[int, tuple[Any, Any]] = {}  # pytrees rebuilt for the program, each with the original
         chosen: list[Any] = []
         for name, value in inputs.items():
             if wrt is None or name in wrt:

@@ -49,7 +49,7 @@ def kept(array: Any) -> KeptTensor:
 
 
 def array_of(one: Any) -> Any:
-    """Return the array that was passed to ``kept``."""
+    """Return the array from which ``kept`` made this stored form."""
     if not isinstance(one, KeptTensor) or one.tensor is None:
         return one
     if one.facts.get("key"):
@@ -185,8 +185,8 @@ class JaxCaptures(Captures):
 
 
 def refilled_models(given: Any, templates: Iterator[Any]) -> Any:
-    """Return the arguments of a function in which the next template, filled with the model's arrays, replaces each
-    model.
+    """Return the stored arguments of a function, in which a model made from the next template replaces each stored
+    model. The templates are filled with the stored arrays.
     """
     args, kwargs = given
     return tuple([_refilled(one, templates) for one in args]), {

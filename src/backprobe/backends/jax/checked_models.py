@@ -29,7 +29,7 @@ class TakenModel:
 
 
 def taken_apart(target: Any) -> TakenModel:
-    """Return the differentiable part of a target if it is a model, and the way to run it."""
+    """Split a target into its differentiable part, if it is a model, and functions that run programs with this part."""
     kind = models.kind(target)
     if kind == "linen" and target.scope is None:
         return TakenModel(None, lambda program, held, inputs: _apply(target, program, inputs))

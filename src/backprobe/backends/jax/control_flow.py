@@ -34,7 +34,7 @@ Found = tuple[list[Any], dict[int, tuple[Any, Any]]]
 class TapSite:
     """A captured tap inside an equation."""
 
-    like: jax.ShapeDtypeStruct  # the shape and dtype of its value over all steps of the loops around it
+    like: jax.ShapeDtypeStruct  # shape and dtype of the tap's value, stacked over the steps of all loops
     axes: tuple[str, ...]
     opaque: Reason | None = None  # why the value cannot become an output
 

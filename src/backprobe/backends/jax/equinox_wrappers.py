@@ -114,7 +114,7 @@ def hidden(value: Any) -> Any:
         return inside
     return inspect.getclosurevars(inside).nonlocals.get(
         "fn", inside
-    )  # Equinox puts a function around it that takes only arrays
+    )  # the wrapper that Equinox puts around ``fn`` takes only arrays
 
 
 def may_hold(value: Any) -> bool:

@@ -275,7 +275,7 @@ class GradientHearing(Guarding):
         asked = AskedGradient.by(frame)
         gradient = JaxGuardedGradient(asked)
         gradient.is_concerned = self.concerned(gradient)
-        self.is_inside = True  # gradients computed inside are part of its value
+        self.is_inside = True  # gradients inside the function are part of its value
         try:
             with self._no_step():
                 value, backward, *rest = following(*args, **kwargs)

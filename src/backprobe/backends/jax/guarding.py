@@ -41,7 +41,7 @@ class JaxGuardedCall(RunAgain, GuardedCall):
     see_lines = "bp.explain(bp.probe(f, nonfinite=True)(x)) with a function f that calls the model, not under jit"
 
     returned: Mapping[str, Any] = MappingProxyType({})
-    """The outputs of the call for that element, by path."""
+    """The outputs of the call for the first element that is not finite, by path."""
 
     is_mapped = False
 

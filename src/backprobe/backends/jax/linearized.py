@@ -52,8 +52,8 @@ class LinearProgram:
         return other
 
     def of_captured(self, captured: Collection[int]) -> LinearProgram:
-        """Return the same program with only the marks of these values. All other values are followed without
-        stopping.
+        """Return the same program with only the marks of these values. Gradients flow through all other values as if
+        they had no mark.
         """
         other = copy(self)
         vars(other).pop("live", None)
@@ -77,7 +77,7 @@ class LinearProgram:
 
     @cached_property
     def _untrained(self) -> set[Any]:
-        # The variables that depend on an input on which the output does not depend.
+        # Return the variables that depend on an input which the output does not depend on.
         used = {id(var) for equation in self.connected.eqns for var in equation.invars}
         used |= {id(var) for var in self.connected.outvars}
         places = range(1, len(self.jaxpr.invars))  # the first input is the zero from which other zeros are made

@@ -174,7 +174,7 @@ class TreeCall(LibraryCall):
 
     def __post_init__(self) -> None:
         self.held, self.whole = taken_apart(self.model)
-        self.after: dict[str, Any] = {}  # the tape restores its inputs as plain arrays, and collects them here
+        self.after: dict[str, Any] = {}  # the state after the call; the tape replaces its tracers by arrays
 
     @property
     def inputs(self) -> Mapping[str, Any]:

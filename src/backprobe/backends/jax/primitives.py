@@ -33,7 +33,7 @@ KEYS = itertools.count(1)
 class Tap:
     """One marked value, and the facts that become known about it while the program is traced."""
 
-    level: Any = None  # the trace that linearizes; None for a value that JAX is still tracing
+    level: Any = None  # the trace that linearizes the value; None while JAX is still tracing it
     tapped: Any = None  # the tracer or array that represents the value in the program
     outside: Any = None  # represents the value outside of the loop, checkpoint or branch that contains it
     key: int = field(default_factory=lambda: next(KEYS))

@@ -69,7 +69,7 @@ def linearized_by(primitive: Any, rule: Callable[..., Any]) -> None:
     """
 
     def linearize(*given: Any, **params: Any) -> Any:
-        has_tangent, operand = given[-2:]  # newer releases first pass whether it is for a VJP
+        has_tangent, operand = given[-2:]  # newer releases first pass a flag: is this for a VJP?
         value, tangent_of = rule(operand, **params)
         return value, *has_tangent, None, lambda _, tangent: tangent_of(tangent)
 
@@ -80,8 +80,8 @@ EVALUATING: Any = NAMES.optional("jax._src.core.eval_trace")
 """The trace that evaluates operations outside of all transformations."""
 
 PROCESSING = {"process_primitive": False, "process_custom_jvp_call": True, "process_custom_vjp_call": True}
-"""The methods by which a transformation processes an operation. True means that the operation has a custom
-derivative.
+"""The methods by which a transformation processes an operation. The value is True for the methods that process an
+operation with a custom derivative.
 """
 
 
@@ -172,7 +172,7 @@ def _inputs_of(primitive: Any, given: Sequence[Any], params: dict[str, Any], out
 def bind(equation: Any, values: list[Any]) -> list[Any]:
     """Run an equation of a jaxpr with other values."""
     made = equation.primitive.get_bind_params(equation.params)
-    functions, params = made if isinstance(made, tuple) else ((), made)  # from JAX 0.10 on there are no functions
+    functions, params = made if isinstance(made, tuple) else ((), made)  # from JAX 0.10 on, only the parameters
     found = equation.primitive.bind(*functions, *values, **params)
     return list(found) if equation.primitive.multiple_results else [found]
 

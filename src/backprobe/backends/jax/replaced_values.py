@@ -36,10 +36,10 @@ def _its_tangent(primals: Any, tangents: Any) -> Any:
 
 @jax.custom_jvp
 def differentiated(value: Any, zero: Any, original: Any) -> Any:
-    """Return a value with its own tangent. If it has none, but the value that it replaces has one, it gets a zero's
-    tangent.
+    """Return the value, which keeps its own tangent. If it has no tangent, but the ``original`` that it replaces has
+    one, it gets the tangent of ``zero``.
 
-    Traced values get their tangents later. In a loop this is not before it is known what the loop carries.
+    Traced values get their tangents later. In a loop, they get them once it is known what the loop carries.
     """
     return value
 

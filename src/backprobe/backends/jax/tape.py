@@ -50,7 +50,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
     # Methods for tensors.
 
     is_tensor = staticmethod(is_array)
-    partly_tensors = (jax.Array, jax.core.Tracer)  # one traces arrays and keys, the other a ``Ref`` or a token
+    partly_tensors = (jax.Array, jax.core.Tracer)  # also the classes of random keys, ``Ref`` and tokens
     opened = staticmethod(models.opened)
     describe = staticmethod(describe)
 
@@ -149,7 +149,8 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         return id(tensor) in self.cut or (self.is_differentiated(tensor) and id(tensor) not in self.zeros)
 
     def _home(self, tensor: Any) -> Any:
-        # Return the tensor that represents this tensor in the program itself, if it was traced before.
+        # Return the tensor of the program itself that a traced tensor represents; any other tensor is returned
+        # unchanged.
         known = self.taps.get(id(tensor))
         return tensor if known is None else known.tapped
 
@@ -159,7 +160,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         if not (isinstance(value, jax.core.Tracer) and is_array(value) and self.is_floating(value)):
             if models.is_sparse(value):
                 return jax.tree.map(self.tap, value)
-            for variable in models.variables(value):  # Flax NNX creates them anew in each transformation
+            for variable in models.variables(value):  # each transformation has new Variables of Flax NNX
                 variable.set_raw_value(self.tap(variable.get_raw_value()), _unsafe_bypass_check=True)
             return value
         known = self.taps.get(id(value))
@@ -254,7 +255,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
             return function if found is None else found[0], self.staged
         if found is not None and equinox_wrappers.is_tracing(function):
             return found[0], partial(equinox_wrappers.trace_around, self.staged, function)
-        is_running = self.level is not None  # else this is the probed function, whose arguments have names
+        is_running = self.level is not None  # if not, this calls the probed function
         if found is None and is_running and (applied := linen_calls.applied(function)) is not None:
             return applied[0], partial(self._applying, applied[1])
         if found is None and self.applying and (inside := linen_calls.called(function)) is not None:
@@ -308,7 +309,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
 
     def _zero(self, key: int, like: Any) -> Any:
         zero = tap_p.bind(jnp.broadcast_to(self.seed.astype(like.dtype), like.shape), tap_key=key, batch=0)
-        TAPS[key].has_tangent = False  # until the inner value that it perturbs turns out to have one
+        TAPS[key].has_tangent = False  # becomes True if the perturbed inner value has a tangent
         self.zeros[id(zero)] = zero
         return zero
 

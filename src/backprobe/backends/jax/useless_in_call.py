@@ -31,7 +31,9 @@ class Traced(JaxTape):
 
 
 def of_call(call: RepeatedCall) -> Sequence[Note]:
-    """Return the useless gradients of one call. For a model that holds its parameters, theirs are included."""
+    """Return the useless gradients of one call. If the target is a model that holds its parameters, the gradients of
+    its parameters are examined instead of those of the arguments.
+    """
     is_model = models.kind(call.target) in ("equinox", "nnx")
     lifted = () if is_model else call.arguments() if call.wrt is None else call.wrt
     arguments = {name: _as_recorded(value, is_lifted=name in lifted) for name, value in call.arguments().items()}

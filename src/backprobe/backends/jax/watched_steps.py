@@ -69,7 +69,7 @@ class Statistics:
             counts.reshape(-1, height, counts.shape[-1]),
             numbers.reshape(-1, height, numbers.shape[-1]),
         )
-        if found.shape[2] == 1:  # nearly always
+        if found.shape[2] == 1:  # usually there is only one run
             together = found[:, :, 0]
         else:
             together = numpy.concatenate([found[:8].sum(2), found[8:9].min(2), found[9:].max(2)])

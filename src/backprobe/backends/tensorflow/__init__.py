@@ -93,7 +93,8 @@ class TensorflowGuards(Guards):
 @contextmanager
 def uncompiled() -> Iterator[None]:
     """Inside this context functions run eagerly, including those of Keras's ``fit``."""
-    warnings.filterwarnings("ignore", "Even though the `tf.config", UserWarning)  # tf.data is not affected
+    # TensorFlow warns that tf.data stays compiled
+    warnings.filterwarnings("ignore", "Even though the `tf.config", UserWarning)
     before = tf.config.functions_run_eagerly()
     tf.config.run_functions_eagerly(True)
     try:

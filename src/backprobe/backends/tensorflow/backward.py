@@ -118,7 +118,8 @@ def _gradients(
     leading = log.before(map(identity, root.targets)) if log.is_written else ()
     several = {key: _sources(captures[at], log, leading) for key, at in recorded.items()}
     sources = {key: own for key, own in several.items() if own is not None}
-    flat = [one for own in sources.values() for one in own]  # flat, because TensorFlow flattens in Python
+    # one flat list, because TensorFlow is slow with nested ones
+    flat = [one for own in sources.values() for one in own]
     with run_once.heard(run_once.whole) if log.cuts.once else nullcontext():
         given = iter(_given(tape, root, flat))
     return {key: MIXED if own is None else _sum([next(given) for _ in own]) for key, own in several.items()}

@@ -79,7 +79,7 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
         self.user_tapes = UserTapes(self.log, self.version, self._watched)
         self.graphs = SessionBlock(lambda: self.counts, options.partials)
         self.taken = TakenPasses(self.log)
-        # by number: captures that were computed from no watched value at the time of capture
+        # by number: captures that nothing watched leads to; they change if a tape of the program watches them later
         self.frozen: dict[int, Capture] = {}
         self.updates = Updates(self.log) if options.nonfinite and options.updates else None
         self.noted: Sequence[Reason] | None = None  # the notes of ``useless`` at the end of the block
@@ -109,7 +109,7 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
             self.loops[frame.f_code.co_name] = None
         return following(dataset)
 
-    # values of graphs, which have numbers only inside sessions
+    # Methods for values of session graphs. They have numbers only inside sessions.
 
     def is_tensor(self, value: Any) -> bool:
         return is_tensor(value) or in_session(value) is not None
@@ -168,7 +168,7 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
             with nullcontext() if self.useless is None else self.useless.backward(), self._hearing():
                 gradients = following(tape, *args, **kwargs)
             if was_giving and _asks_itself(sys._getframe(1)):
-                pass  # tf.py_function does so in its own backward pass
+                pass  # the call came from tf.py_function, during its own backward pass
             elif tf.executing_eagerly():
                 self.user_tapes.given(tape, args, kwargs, gradients)
             else:
@@ -217,7 +217,7 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
         if private.builds_function():
             return True
         if code in private.CONVERTING:
-            self.log.compiled["what autograph converts"] = None  # as in tf.map_fn
+            self.log.compiled["what autograph converts"] = None  # for example, in tf.map_fn
         return code in private.CONVERTING or code in private.BACKWARD or code.co_filename == private.OWN_GRADIENTS
 
     def unseen(self) -> Sequence[str]:
@@ -248,7 +248,7 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
         return capture.is_followed
 
     def made(self, tensor: Any) -> int:
-        """Gradients that the program computed itself are excluded, because they are rarely the value of interest."""
+        """Return 0 for gradients that the program computed itself, because they are rarely the value of interest."""
         position = self.log.made_at(self.identity(tensor))
         return 0 if self.taken.took(position) else position
 

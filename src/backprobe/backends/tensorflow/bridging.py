@@ -139,7 +139,8 @@ class TensorflowBridges(Bridges):
             return given
 
         wraps = [(tf.GradientTape, "__init__", lambda following: partial(lasting, following))]
-        hears = run_once.heard(run_once.whole)  # a bridge adds to the gradient that arrives at a value
+        # give all gradients the shape of their input, because those that come through a bridge are added to them
+        hears = run_once.heard(run_once.whole)
         with patched(wraps), hears, listening(tf.GradientTape, "gradient", asked):
             yield
 

@@ -83,7 +83,7 @@ class TensorflowCaptures(Captures):
             for name, variable in named(call.path, call.module):
                 if (
                     id(variable) not in values and not variable.trainable
-                ):  # the call itself created it, so its initial value is gone
+                ):  # the call itself created the Variable, so its initial value is gone
                     left_out.append(f"{name}: the call made it as it ran")
                     continue
                 value = values.get(id(variable))

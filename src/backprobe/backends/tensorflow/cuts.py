@@ -127,7 +127,9 @@ def is_flat(operation: str) -> bool:
 
 @lru_cache(4096)
 def is_cast(operation: str) -> bool:
-    """Does this operation have a derivative, but here return a single value whose dtype cannot have one?"""
+    """Does this operation have a derivative and exactly one output? If the output carries no gradient nevertheless, the
+    reason is its dtype.
+    """
     return private.has_derivative(operation) and private.makes_one(operation)
 
 

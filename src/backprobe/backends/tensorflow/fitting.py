@@ -24,7 +24,7 @@ class FitSteps:
     def __init__(self, model: Any, watching: TensorflowWatching, failed: Callable[[BaseException], None]) -> None:
         self.model, self.watching, self.failed = model, watching, failed
         self.before = model.train_function
-        self.history = getattr(model, "history", None)  # Keras creates one for each ``fit``
+        self.history = getattr(model, "history", None)  # Keras creates a new ``History`` for each ``fit``
         self.is_expected = False
         watching.rest()
         self._make()
@@ -38,7 +38,7 @@ class FitSteps:
 
     def expect(self) -> None:
         """Announce that the next call is a step of the watched ``fit``."""
-        if self.model.train_function is not self:  # a callback requested a new one, for example after unfreezing layers
+        if self.model.train_function is not self:  # a callback has made Keras replace it
             self._make()
         self.is_expected = True
 
@@ -49,7 +49,7 @@ class FitSteps:
             self.give_up()
             self.model.make_train_function()
             return self.model.train_function(iterator)
-        if not is_expected:  # for example ``train_on_batch`` in a callback
+        if not is_expected:  # the call is no step of ``fit``, but for example ``train_on_batch``
             return self._unwatched()(iterator)
         try:
             with self.watching.hearing():

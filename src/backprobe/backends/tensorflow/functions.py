@@ -27,8 +27,8 @@ HIGHER_ORDER = FrameworkFunctions(
     tf.foldr,
     tf.nest.map_structure,
 )
-"""Functions that call the functions passed to them in eager mode. Other such functions, like tf.vectorized_map, trace
-them.
+"""Functions that call the functions passed to them in eager mode. Similar functions that are not listed, such as
+tf.vectorized_map, trace the functions passed to them.
 """
 
 
@@ -52,5 +52,5 @@ class TensorflowCallables(Callables):
 
 
 def is_made(function: Any) -> bool:
-    """Has TensorFlow made this callable from another function, or the call of its class?"""
+    """Did TensorFlow make this callable, or the ``__call__`` of its class, from another function?"""
     return TensorflowCallables().called(function, False) is not None

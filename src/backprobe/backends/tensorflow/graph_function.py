@@ -115,7 +115,7 @@ class FunctionProgram(GraphProgram):
         return found
 
     def fetched(self) -> list[Any]:
-        return list(self.imported)  # they come after all writes of the function
+        return list(self.imported)  # fetching the outputs also runs all writes of the function
 
     def written_as(self, operation: Any) -> str | None:
         name = super().written_as(operation)

@@ -143,7 +143,7 @@ class TensorflowGraphRun:
             return GradStatus.NOT_FLOAT, Reason("dtype", {"dtype": value.dtype.name})
         if value.tensor.name not in self.upstream.tensors:
             return GradStatus.NOT_CONNECTED, Reason("output_without")
-        if value.tensor.name in found:  # including the result of stop_gradient, up to which tf.gradients runs
+        if value.tensor.name in found:  # even a result of stop_gradient may have a gradient
             return GradStatus.OK, None
         if self.upstream.is_cut(value.tensor):
             return GradStatus.DETACHED, Reason(self._code_of_cut(value))

@@ -53,7 +53,7 @@ def variables(module: Any) -> list[Any]:
 
 
 def begun_with(gradients: Sequence[Any], outputs: Sequence[Any]) -> Any:
-    """Return a zero whose backward pass starts at these outputs with these gradients."""
+    """Return a scalar 0 whose backward pass starts at these outputs with these gradients."""
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]  # TensorFlow has no types
     def seed(*tensors: Any) -> Any:
@@ -144,7 +144,7 @@ class TensorflowGuardedCall(PassedCall):
         informed.
         """
         again = private.unrecorded(tf.identity, output)
-        vars(again).update(vars(output))  # such as Keras's mask
+        vars(again).update(vars(output))  # copy attributes such as Keras's mask
         private.record_operation("Identity", [again], [output], partial(self._come, path))
         return again
 

@@ -21,7 +21,9 @@ from backprobe.backends.tensorflow.private import (
 )
 
 OwnGradient = Callable[[Sequence[Any], Any], None]
-"""A listener: (gradients of the outputs of a custom function, gradients that the function returned for its inputs)."""
+"""A listener. It is called with the gradients of the outputs of a custom function, and the gradients that this function
+returned for its inputs.
+"""
 
 
 def ignore(tensor: Any) -> None:
@@ -99,7 +101,7 @@ def _heard(function: Callable[..., Any], heard: OwnGradient) -> Callable[..., An
 
 def _read(given: Any) -> Any:
     kind = type(given)
-    if RESOURCE in kind.__mro__:  # isinstance would call the metaclass, in Python
+    if RESOURCE in kind.__mro__:  # isinstance would be slow: it calls the metaclass, in Python
         return given.value()
     if (kind is list or kind is tuple) and not UNREAD.issuperset(map(type, given)):
         read = [_read(one) for one in given]

@@ -68,8 +68,8 @@ def call_with(layer: Any, call: Callable[..., Any], /, *args: Any, **kwargs: Any
 
 
 def instead(call: Callable[..., Any], following: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Run ``call``, except on symbols, with which Keras infers shapes. This is not part of the program, so
-    ``following`` is run.
+    """Run ``call`` instead of ``following``, the layer's own method. Symbols are still passed to ``following``: Keras
+    uses them to infer shapes, which is not part of the program.
     """
     return (following if is_symbolic((args, kwargs)) else call)(*args, **kwargs)
 
@@ -105,7 +105,7 @@ def is_in_step_of_keras() -> bool:
 
 
 def variables(layer: Any) -> dict[str, Any]:
-    """Return the Variables of a layer by their paths in the layer. ``stateless`` takes values for them."""
+    """Return the Variables of a layer by their paths in the layer. ``stateless`` replaces these by other values."""
     return {variable.path.removeprefix(f"{layer.path}/").replace("/", "."): variable for variable in layer.variables}
 
 

@@ -66,9 +66,10 @@ class TensorflowMemory(MemoryHearing):
         # for each operation, the indices of the inputs and outputs that tapes keep
         self.kept: dict[tuple[str, int, int], tuple[list[int], list[int]]] = {}
         self.variables: set[Place] = set()  # the memory of Variables
-        # the next number of a tensor: at the start of the block, and after each step
+        # numbers of tensors: at the start of the block and after each step, the number that the next new tensor would
+        # get
         self.bounds: list[int] = []
-        self.lines: dict[int, Source | None] = {}  # by the number of a tensor
+        self.lines: dict[int, Source | None] = {}  # the line that made each tensor, by the tensor's number
         self.compiled: tuple[str, Sequence[Any], Source | None] | None = None  # a compiled function that has just run
         self.has_run = self.is_muted = self.is_hearing_steps = False
 
@@ -93,7 +94,7 @@ class TensorflowMemory(MemoryHearing):
 
     def step(self) -> None:
         if not self.has_run:
-            return  # another optimizer of the same step
+            return  # another optimizer has already ended this step
         self.bytes.end()
         self.has_run = False
         self.bounds.append(private.next_identity())
@@ -119,7 +120,7 @@ class TensorflowMemory(MemoryHearing):
 
     def _pushed(self, following: Callable[..., Any], tape: Any) -> Any:
         self._hear_steps()
-        if private.is_new(tape) and tape in self.tapes:  # the tape starts anew
+        if private.is_new(tape) and tape in self.tapes:  # the tape was reset, or has computed its gradients
             self.tapes[tape].let_go()
         found = following(tape)
         if tape not in self.tapes:
@@ -134,7 +135,7 @@ class TensorflowMemory(MemoryHearing):
 
     def _asked(self, following: Callable[..., Any], tape: Any, *args: Any, **kwargs: Any) -> Any:
         found = following(tape, *args, **kwargs)
-        if private.is_new(tape) and tape in self.tapes:  # the tape has released everything
+        if private.is_new(tape) and tape in self.tapes:  # the tape has released all tensors
             self.tapes[tape].let_go()
         return found
 

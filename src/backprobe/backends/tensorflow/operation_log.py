@@ -73,15 +73,15 @@ class OperationLog:
         self.variables: dict[int, Uses] = {}
         self.cuts = LoggedCuts()
         self.derived: list[range] = []  # positions at which a tape of the program ran backward
-        # Variables that tapes do not watch: their dtype, and the line
+        # Variables that tapes do not watch: the dtype of each, and the line that read it
         self.unfollowed: dict[int, tuple[str, Place | None]] = {}
         self.compiled: dict[str, None] = {}  # functions that ran as a whole
-        self.is_muted = self.is_written = False  # is_written: has any Variable been written?
+        self.is_muted = self.is_written = False  # ``is_written`` is True after any write to a Variable
         self.is_without_derivatives = False
         self.builds_graph = False  # is a graph for sessions being built, and not that of a function?
         self.unset: set[int] = set()  # Variables that were created in the run and have no value yet
         self.updating: dict[int, tuple[int, ...]] = {}  # while an optimizer runs: its input for each Variable
-        self.updated_at: Place | None = None  # the line of that update
+        self.updated_at: Place | None = None  # while an optimizer runs: the line that called it
 
     @contextmanager
     def muted(self) -> Iterator[None]:
@@ -157,7 +157,7 @@ class OperationLog:
         handle, *given = map(identity_of, inputs)
         self.cuts.passed(given, [handle])
         written = tuple(number for number in flowing if number != handle)
-        gradient = self.updating.get(handle)  # the Variable's own gradient: one function sums those of all replicas
+        gradient = self.updating.get(handle)  # the optimizer's input for this Variable alone
         place = self.updated_at if gradient is not None else users_place() if written else None
         if written:
             self.cuts.cut(name, CutBy.ASSIGNED, "", written, self.length, handle, place)
@@ -304,7 +304,7 @@ class OperationLog:
             uses.gathered[version] = self.length, whole
 
     def write(self, uses: Uses) -> None:
-        """Record a write to the Variable of these uses."""
+        """Record a write to the Variable that ``uses`` belong to."""
         uses.writes.append(self.length)
         self.is_written = True
 
@@ -341,8 +341,8 @@ class OperationLog:
         return reached(numbers, self.inputs)
 
     def numbers_before(self, numbers: Iterable[int]) -> set[int]:
-        """Return the same as ``before``, except for gradients that the program computed itself, and values used only
-        for these.
+        """Return these values, and all values from which they were computed, without the gradients that the program
+        computed itself and without values used only for these gradients.
         """
         return self.back_to_gradients(numbers)[0]
 

@@ -27,8 +27,8 @@ BADNESS: dict[Kind, int] = {"finite": 0, "inf": 1, "nan": 2}
 
 @dataclass(frozen=True)
 class UpdateStep:
-    """One update: its position in the log, its line, and the values that it wrote to Variables that were better
-    before.
+    """One update: its position in the log, its line, and the NaN or Inf that it wrote to Variables that held better
+    numbers before.
     """
 
     position: int

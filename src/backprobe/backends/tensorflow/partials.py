@@ -66,7 +66,7 @@ def _edges(
     try:
         if not consumer.value.dtype.is_complex:
             blocks, notes = _blocks(consumer, sources, flow, full)
-    except LookupError as error:  # an operation without a derivative, which the program itself avoids
+    except LookupError as error:  # backward of the program does not need this derivative
         if arrived is not None:
             raise
         notes = [Reason("partials_missing", {"error": said_by(error)})]

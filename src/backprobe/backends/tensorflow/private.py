@@ -207,7 +207,7 @@ def operation_seeds() -> tuple[Callable[[], Any], Callable[[Any], Any]]:
 def operations_seeded() -> Iterator[Callable[[int, bool], None]]:
     """Inside this context random operations can be seeded; afterwards they continue as before.
 
-    Yields a function of the seed, and of whether kernels that have drawn before should start anew.
+    Yields a function with two arguments: the seed, and whether kernels that have drawn before should start anew.
     """
     eager = context.context()
     before = {name: value for name, value in vars(eager).items() if name in ("_seed", "_rng")}

@@ -42,7 +42,7 @@ BY_HAND = "custom_gradient"
 """Added to a call's operations for each function with a custom gradient that ran, such as a py_function."""
 DERIVATIVES = ("gradient", "jacobian", "batch_jacobian")
 DOUBLE = (tf.float64, tf.complex128)
-OWN = frozenset({BY_HAND, "IdentityN"})  # operations that represent such a function in a graph
+OWN = frozenset({BY_HAND, "IdentityN"})  # kinds that stand for functions with custom gradients
 
 
 class KindsLog(OperationLog):
@@ -54,7 +54,7 @@ class KindsLog(OperationLog):
         super().__init__()
         self.kinds: set[str] = set()
         self.flows: list[tuple[str, bool]] = []  # names, and whether they have a custom gradient
-        self.coarsest = 0.0  # the largest epsilon to which double-precision numbers were cast while muted
+        self.coarsest = 0.0  # largest epsilon of the dtypes to which muted operations cast numbers
 
     def operation(self, kind: Any, inputs: Sequence[Any], attrs: Any, outputs: Any, *args: Any, **kwargs: Any) -> None:
         if not self.is_muted:

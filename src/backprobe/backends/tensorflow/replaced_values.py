@@ -22,9 +22,7 @@ class TensorflowReplaces(Replaces):
     log: OperationLog
     gradients: Any
     changed: dict[int, Any]
-    """By the id of the value with which the program continues: the tensor before it, which receives the changed
-    gradient.
-    """
+    """The tensors that receive the changed gradients, each by the id of the tensor with which the program continues."""
 
     is_differentiated: Callable[[Any], bool]
     read_unseen: Callable[[Any], Any]

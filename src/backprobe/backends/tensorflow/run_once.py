@@ -35,15 +35,15 @@ def runs_once(kind: str) -> bool:
 
 
 def note(cuts: LoggedCuts, kind: str, flowing: tuple[int, ...], position: int, made: Sequence[Any]) -> None:
-    """Record that such an operation ran on watched values that are not Variables."""
+    """Record that an operation with state ran on watched values that are not Variables."""
     severed = Severed(CALLED.get(kind, kind), CutBy.INSIDE_ZERO, "", flowing, position, users_place())
     cuts.once.update(dict.fromkeys(map(identity_of, made), severed))
 
 
 def zeros_of(cuts: LoggedCuts, operation: Any, came: Sequence[Any], gave: Sequence[Any]) -> Sequence[Any]:
-    """Record operations that receive a nonzero gradient but pass on exactly 0."""
+    """Record operations with state that receive a nonzero gradient but pass on exactly 0."""
     if any(map(is_other_than_zero, came)):
-        outputs = filter(is_eager, operation.outputs or ())  # None if the derivative does not need them
+        outputs = filter(is_eager, operation.outputs or ())  # None if the derivative does not use the outputs
         made = [number for one in outputs if (number := identity_of(one)) in cuts.once]
         for given, gradient in zip(operation.inputs or (), gave, strict=False):
             if is_zero(gradient) and is_eager(given):
@@ -53,7 +53,7 @@ def zeros_of(cuts: LoggedCuts, operation: Any, came: Sequence[Any], gave: Sequen
 
 def whole(operation: Any, came: Sequence[Any], gave: Sequence[Any]) -> Sequence[Any]:
     """Return the gradients, each broadcast to the shape of its input."""
-    inputs = operation.inputs or gave  # None if the derivative does not need them
+    inputs = operation.inputs or gave  # None if the derivative does not use the inputs
     return [_shaped(one, given) for one, given in zip(gave, inputs, strict=False)]
 
 
@@ -64,7 +64,9 @@ def _shaped(gradient: Any, given: Any) -> Any:
 
 @contextmanager
 def heard(*hears: Heard) -> Iterator[None]:
-    """Inside this context, these listeners are called in order for each such operation that a tape differentiates."""
+    """Inside this context, these listeners are called in order for each operation with state that a tape
+    differentiates.
+    """
 
     def looking_up(following: Callable[..., Any], registry: Any, kind: str) -> Any:
         function = following(registry, kind)

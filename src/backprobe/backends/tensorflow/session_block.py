@@ -73,7 +73,7 @@ class SessionBlock:
         return training(self.calls, captures) if is_known else None
 
     def notes(self) -> list[Reason]:
-        """Return notes that a reader of the numbers needs."""
+        """Return notes on the session runs that a reader of the recorded numbers needs to know."""
         found = fetched(self.runs)
         joined = [why for one in found if one.run.is_joined for why in one.run.changing.values()]
         notes = [Reason("session_joined", {"operation": joined[0]})] if joined else []

@@ -78,6 +78,6 @@ def _assign(session: Any, copy: Any, values: Mapping[str, Any]) -> None:
 
 
 def moved(sums: PathSums, places: Sequence[int]) -> PathSums:
-    """Return the path sums with other positions."""
+    """Return the path sums with each position replaced by its item in ``places``."""
     worst = None if sums.worst_at is None else places[sums.worst_at]
     return replace(sums, worst_at=worst, unjudged_at=tuple([places[at] for at in sums.unjudged_at]))

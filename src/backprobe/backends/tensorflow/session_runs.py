@@ -84,7 +84,7 @@ class Fetchable:
 
     @cached_property
     def lacking(self) -> set[Any]:
-        """The operations that need a fed value, or an operation with side effects, that the program's run does not
+        """The operations that need a fed value, or an operation with side effects, which the program's own run does not
         use.
         """
         return self._after(

@@ -39,7 +39,8 @@ class TensorflowState(State):
 
     def is_known(self, value: Any) -> bool:
         is_of_it = type(value).__module__.partition(".")[0] in ("tensorflow", "keras")
-        # layers and modules replace containers that are assigned to them by containers of their own
+        # if the program assigns a container to a layer or module, TensorFlow stores a container of its own class
+        # instead
         return (is_of_it and not isinstance(value, list | dict | set)) or _has_parts(value)
 
     def further(self) -> Iterable[Any]:

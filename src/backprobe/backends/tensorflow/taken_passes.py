@@ -166,7 +166,7 @@ class TakenPasses:
         return [one.root(len(last) == 1 and one is last[0]) for one in outputs]
 
     def notes(self) -> list[Reason]:
-        """Return notes that a reader of the gradients needs."""
+        """Return notes on these passes that a reader of the gradients needs to know."""
         rows = [one for one in self.outputs() if one.method != GRADIENT]
         is_row = any(target.shape.num_elements() != 1 for one in rows for target in one.targets)
         return [Reason("jacobian_summed", {"method": rows[0].method})] if is_row else []

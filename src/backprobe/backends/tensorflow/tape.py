@@ -59,8 +59,8 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
 
     @property
     def partly_tensors(self) -> tuple[type, ...]:
-        """Types of Variables, because a Variable has no numbers while a graph is built. Keras may be imported at any
-        time.
+        """The types of Variables: some Variables count as tensors, but those without numbers, as in a graph, do not.
+        Keras's type is looked up each time, because Keras may be imported later.
         """
         return tensors.VARIABLE, *filter(None, [getattr(sys.modules.get("keras"), "Variable", None)])
 
@@ -164,7 +164,7 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
     def _tap(self, value: Any) -> Any:
         return self.taps.tap(value) if is_eager(value) and self.is_differentiated(value) else value
 
-    # calls and their writes: the log knows which Variables were written
+    # Methods for calls that may write. All calls count as unknown, because the log knows which Variables were written.
 
     def effect(self, function: Any, flagged: bool) -> Effect:
         return Effect.UNKNOWN

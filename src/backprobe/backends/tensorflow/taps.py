@@ -35,7 +35,7 @@ class Taps:
             return value, lambda gradient: None if own[0] in self.stopped else gradient
 
         tap = tapped(tensor)
-        vars(tap).update(vars(tensor))  # attributes that others set on it, such as Keras's masks
+        vars(tap).update(vars(tensor))  # copy attributes such as Keras's mask
         own.append(private.identity_of(tap))
         self.made[number] = self.made[own[0]] = tap
         return tap

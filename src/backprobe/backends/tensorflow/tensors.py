@@ -32,7 +32,7 @@ def variable_of(value: Any) -> Any:
     kind = type(value)
     if kind is private.EagerTensor:
         return None
-    if VARIABLE in kind.__mro__:  # isinstance would call the metaclass, in Python
+    if VARIABLE in kind.__mro__:  # isinstance would be slow: it calls the metaclass, in Python
         return value
     keras = sys.modules.get("keras")
     of_keras = getattr(keras, "Variable", None)

@@ -55,7 +55,7 @@ def _of_layer(name: str, layer: Any) -> dict[int, Owned]:
         holder = path.rpartition(".")[0]
         module = kinds.get(holder)
         if module is None or type(module).__module__.partition(".")[0] != "keras":
-            found[own] = f"{name}.{path}", "", "", ()  # such a layer may run without reading its Variables
+            found[own] = f"{name}.{path}", "", "", ()  # the program's own layer may run without reading its Variables
             continue
         beside = tuple(other for place, other in places.items() if place.rpartition(".")[0] == holder)
         found[own] = f"{name}.{path}", f"{name}.{holder}" if holder else name, type(module).__name__, beside

@@ -41,7 +41,7 @@ class RecordedSpans:
 
     spans: list[tuple[float, float]] = field(default_factory=list)
     watched: dict[int, int] = field(default_factory=dict)  # by number: the position in the log of the first watch
-    newest: dict[int, int] = field(default_factory=dict)  # by number: one above the numbers of all tensors at that time
+    newest: dict[int, int] = field(default_factory=dict)  # by number: the number that the next tensor then had
 
     def has(self, position: int) -> bool:
         return any(start < position <= end for start, end in self.spans)
@@ -73,7 +73,7 @@ class UserTapes:
         self.asked: list[AskedOfTape] = []
         self.trained: dict[int, bool] = {}  # for each Variable whose gradient was computed: was any gradient not None?
         self.owned: dict[int, Owned] = {}  # the program's names of Variables whose gradients were all None
-        self.zero: dict[int, Any] = {}  # Variables whose gradients were exactly 0, as long as all are
+        self.zero: dict[int, Any] = {}  # Variables with a zero gradient, until any gradient is not 0
         self.has_moving = False  # has any Variable received a nonzero gradient?
         self.zero_at: Source | None = None
 
@@ -171,8 +171,8 @@ class UserTapes:
                     self._look_at(source, gradient)
 
     def _look_at(self, source: Any, gradient: Any) -> None:
-        # Remember a gradient that is 0. Zeros are reported only if all gradients of a training are 0, so the first
-        # nonzero one ends this.
+        # Remember a gradient that is 0. Zeros are reported only if all gradients of a training are 0, so after the
+        # first nonzero gradient no further ones are examined.
         with self.log.muted():
             self.has_moving = not is_zero(gradient)
         self.zero[identity(source)] = source

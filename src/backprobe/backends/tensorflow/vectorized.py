@@ -86,7 +86,7 @@ def _rows(gradients: Any) -> Any:
 
 
 def _identity(value: Any) -> int:
-    # Return an id as the identity, because symbolic tensors have no number.
+    # Return the number of a tensor. Symbolic tensors have none, so their ``id`` is returned instead.
     return id(value) if isinstance(value, tf.Tensor) and tf.is_symbolic_tensor(value) else tensors.identity(value)
 
 

@@ -145,7 +145,7 @@ class TensorflowWatching(ModelWatching):
 
     def _follow_up(self) -> None:
         # Raise Unsupported if a part of the model has run without the hooks of this watch.
-        if not self.before.ran:  # nearly always
+        if not self.before.ran:  # usually nothing was traced before
             return
         silent = {path: one for one, path in self.known.values() if path not in self.heard and hasattr(one, "weights")}
         found = self.before.around({path: one for path, one in silent.items() if path} or silent)
@@ -202,7 +202,7 @@ class TensorflowWatching(ModelWatching):
             return tf.identity(one), back
 
         made = tf.custom_gradient(again)(tensor)
-        vars(made).update(vars(tensor))  # such as Keras's mask
+        vars(made).update(vars(tensor))  # copy attributes such as Keras's mask
         return made
 
     def _measure(self, name: str, kind: str, tensor: Any, is_replicated: bool = False) -> None:

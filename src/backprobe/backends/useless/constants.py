@@ -10,7 +10,9 @@ import numpy
 ROUNDED = 4
 """Results that differ by at most this many rounding units count as the same."""
 TRIED = 16
-"""The number of tests of an operation. With so many, each element of its operands takes each size and sign."""
+"""The number of tests of an operation. It is just large enough to give each element of its operands numbers of each
+magnitude and sign.
+"""
 
 
 def is_constant(make: Callable[[Sequence[Any]], Any], shapes: Sequence[Sequence[int]], unit: float = 0.0) -> bool:

@@ -21,9 +21,9 @@ class LeafGradients:
     held: Any  # the leaf itself, as the backend keeps it
     far_below: float = FAR_BELOW  # as a share of the largest number of all gradients
     largest: float = NOTHING  # the largest magnitude in this iteration
-    iterations: int = 0  # the number of earlier iterations in which a pass reached it
-    was_zero: bool = True  # was the gradient 0 in all of these?
-    was_small: bool = True  # was it far below the other gradients in all of these?
+    iterations: int = 0  # the number of earlier iterations in which a pass reached the leaf
+    was_zero: bool = True  # was the gradient 0 in all earlier iterations?
+    was_small: bool = True  # was the gradient far below the others in all earlier iterations?
 
     @property
     def is_suspicious(self) -> bool:

@@ -43,7 +43,8 @@ def use_beside(given: Sequence[tuple[Shape, Sequence[Stretched]]]) -> None:
 
 
 def meet_elsewhere(shapes: Sequence[Shape], rank: int) -> bool:
-    """Do two shapes each have a dimension in which the other has size 1, both of the same size?
+    """Are two shapes stretched by each other: does each have a dimension of the same size, in which the other has size
+    1?
 
     >>> meet_elsewhere([(16, 1), (16,)], 2), meet_elsewhere([(16, 1), (8,)], 2)
     (True, False)

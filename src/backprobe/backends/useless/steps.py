@@ -48,7 +48,7 @@ class SampledSteps:
 
     def __init__(self) -> None:
         self.steps: MutableMapping[Any, list[SampledStep]] = WeakKeyDictionary()
-        # for each optimizer the lines of its steps without a gradient; and those that ever had one
+        # by optimizer, the lines of its steps without a gradient; ``fed`` has the optimizers that ever had a gradient
         self.without: MutableMapping[Any, list[Source | None]] = WeakKeyDictionary()
         self.fed: WeakSet[Any] = WeakSet()
 

@@ -57,8 +57,8 @@ class BackwardPass:
         return [inside for birth in seen for inside in self._inside(birth, order)]
 
     def _inside(self, birth: Birth, order: Sequence[int]) -> list[Birth]:
-        # Return the birth itself. A reentrant checkpoint is one operation that runs a backward pass of its own: return
-        # the births inside it.
+        # Return the birth itself. Only if the operation is a reentrant checkpoint, which runs a backward pass of its
+        # own, return the births inside this pass.
         if birth.operation != REENTRANT:
             return [birth]
         inside = self._between(order, self.known.consumers)  # no outer edge leads into a recomputed forward pass
@@ -100,7 +100,7 @@ class BackwardPass:
         if applied is None:
             return ""
         recorded, unknown = applied
-        if any(self._are_spelled_alike(one, wrt) for one in recorded):  # atan2(x - x, x - x)
+        if any(self._are_spelled_alike(one, wrt) for one in recorded):  # for example in atan2(x - x, x - x)
             return entry.op
         may_be_unnamed = self.entries[wrt].source is None and bool(set(unknown) - self._unselected)
         return entry.op if wrt in recorded or may_be_unnamed else ""
@@ -138,8 +138,8 @@ class BackwardPass:
         return is_pole(self.reasons.why(birth).mechanism)
 
     def _multiplies_by_inf(self, owner: int, at: int) -> bool:
-        # Does backward multiply by a bad number here? An exponential multiplies by its result, and a product by the
-        # other factor.
+        # Does the backward of ``owner`` multiply the gradient by NaN or Inf? An exponential multiplies by its result,
+        # and a product by the other factor.
         computed, operands = self.reasons.computation(owner, at), self.known.term(owner).args
         nth = next((nth for nth, one in enumerate(operands) if one.at == at), None)
         if nth is None or computed.term.op not in ("mul", *mechanism.EXPONENTIALS):
@@ -293,7 +293,7 @@ class BackwardPass:
         return [*facts, known.value(owner)] if owner in known.bad_values else facts
 
     def _because(self, birth: Birth, why: BackwardWhy, factors: Factors | None, *, is_masked: bool) -> Mechanism | None:
-        # The mechanism that the numbers of the line show, or else the framework's factors.
+        # The mechanism that the numbers of the line show, or else the mechanism that the framework's factors show.
         because = why.mechanism if why.hidden is None else self._of_zero(birth.owner, why)
         if factors is not None and (because is None or because.code == "zero_gradient"):
             of = self.entries[birth.owner if birth.wrt is None else birth.wrt]

@@ -34,8 +34,8 @@ class Birth:
     wrt: int | None
     given: Badness
     made: Badness
-    others: tuple[int, ...] = ()  # other entries in whose backward it may have happened
-    local: LocalDerivative | None = field(default=None, compare=False)  # the factor by which the framework multiplies
+    others: tuple[int, ...] = ()  # other entries in whose backward the birth may have happened
+    local: LocalDerivative | None = field(default=None, compare=False)  # the derivative that the framework used here
     decomposes: bool = field(default=False, compare=False)  # does the framework show that it decomposed a matrix?
 
 

@@ -90,7 +90,7 @@ class Computation:
         return made.item() if is_plain and isinstance(made, numpy.generic) else made
 
     def widened(self, term: Term, moved: float) -> Array:
-        """The value of a part in a wider type, with its operands moved by ``moved``; None if it is unknown."""
+        """The value of a part in a wider type, with its operands shifted by ``moved``; None if it is unknown."""
         args = [self.value(one) for one in term.args]
         if any(one is None for one in args):
             return None
@@ -132,7 +132,7 @@ class Computation:
 
     @cached_property
     def is_contradicted(self) -> bool:
-        """Does the evaluation give NaN and Inf in other places than recorded, after it had to evaluate operands too?"""
+        """Does an evaluation that includes operands without an entry give NaN and Inf in other places than recorded?"""
         is_evaluated = any(one.op for one in self.term.inputs)
         return is_evaluated and self.value(self.term) is not None and not self.is_reproduced
 
@@ -235,10 +235,11 @@ class Computation:
 
     @cached_property
     def supposed(self) -> Sequence[Computation]:
-        """The computation with each of several numbers in place of its unknown operands, or alone if these matter.
+        """The computation with several numbers tried for its unknown operands; only this computation if the operands
+        matter.
 
-        They do not matter if each of several numbers gives NaN and Inf exactly where they were recorded: then the known
-        operands and the written numbers suffice.
+        The operands do not matter if each of the numbers gives NaN and Inf exactly where they were recorded: then the
+        known operands and the written numbers suffice.
         """
         unknown = [one for one in self.term if one.is_unknown and self.value(one) is None]
         if not unknown or self.result is None or self.result.dtype.kind != "f" or not self.term.op:
@@ -253,9 +254,10 @@ class Computation:
         return found
 
     def is_written(self, term: Term) -> bool:
-        """Can the NaN or Inf of a part be a number that the program writes in it, as far as its parts are known?
+        """Can the NaN or Inf of a part come from a number that the program writes in it, such as ``float("inf")``?
 
-        It is not if the operands are finite there, or if the written numbers differ from those that were found.
+        The answer is no if the operands are finite there, or if the written numbers differ from the computed ones. It
+        is yes if this cannot be decided.
         """
         if term in self.births:
             return _is_written_out(term) or not self.is_of_finite(term)

@@ -63,7 +63,7 @@ def _array(numbers: Any) -> Array | None:
 
 
 def _rows(array: Array, shape: tuple[int, ...]) -> set[bytes]:
-    # The bytes of the array itself, or of its rows, whichever has this shape.
+    # The bytes of the array if it has this shape, or of each row if the rows have this shape.
     if array.shape == shape:
         return {array.tobytes()}
     return {one.tobytes() for one in array} if array.shape[1:] == shape else set()

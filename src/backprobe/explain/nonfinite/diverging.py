@@ -44,7 +44,7 @@ def explained(findings: Sequence[Finding], seen: Losses, framework: str) -> list
     if not grown or not findings or not _may_come_of_it(findings[0]):
         return list(findings)
     first, *others = findings
-    is_known = first.kind != "unknown"  # otherwise its remedy only shows the line, although the steps are the cause
+    is_known = first.kind != "unknown"  # if not, its remedy only shows the line
     smaller = say("smaller_steps", clipped=dialect_of(framework).clipped)
     remedy = first.remedy if is_known and first.remedy else smaller
     return [replace(first, facts=(*first.facts, grown), remedy=remedy), *others]

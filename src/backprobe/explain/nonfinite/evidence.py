@@ -167,8 +167,8 @@ class Evidence:
         return next(self._orders(at), Term())
 
     def _orders(self, at: int) -> Iterator[Term]:
-        # Yield the operation of a graph node applied to its inputs, in each possible order. The order is tested against
-        # the recorded numbers, and so is a dimension, because the node stores it as an attribute.
+        # Yield the operation of a graph node applied to its inputs, in each order that gives the recorded numbers.
+        # Dimensions are tried in the same way, because the node stores them as attributes, which are not recorded.
         text = self.node(at) if self.is_node(at) else ""
         op, inputs = known_as(self.entries[at].op), [Term(at=one, text=self.node(one)) for one in self.direct[at]]
         if op and len(inputs) == 1 and op not in BINARY:
@@ -217,7 +217,9 @@ class Evidence:
         return self._examples.get(at)
 
     def example(self, at: int, beside: int | None = None) -> Computation:
-        """The computation of an entry; in a vmap or loop, for its first bad example or that of ``beside``."""
+        """The computation of an entry. In a vmap or loop, it uses one example: the first bad one of the entry, or of
+        the entry ``beside`` if given.
+        """
         return self.computation(at, lambda one: self.in_example(one, at if beside is None else beside))
 
     def _evaluated(self, term: Term, numbers: Callable[[int], Any], result: Any) -> Computation:

@@ -33,7 +33,9 @@ NO_HISTORY = (GradStatus.FROZEN, GradStatus.DETACHED, GradStatus.NO_GRAD)
 START = "backward()"  # the name in a block of the tensor on which the program called backward
 
 Moment = tuple[int, bool]
-"""The position of the last entry before, and whether backward was running: moments compare in the order of time."""
+"""A moment of the run: the position of the last entry before it, and whether backward was running. A comparison of two
+moments says which was earlier.
+"""
 
 
 class ForwardPass:
@@ -96,7 +98,7 @@ class ForwardPass:
         # returns? This is not decided inside JAX loops, because their values hold all steps together, without an order
         # of time.
         entry = self.entries[at]
-        # a parameter that is only bound to a name
+        # not for values that no line computes, such as parameters, or that belong to JAX loops
         if entry.source is None or entry.axes or (entry.is_leaf and not entry.op):
             return False
         return at > self.known.first_bad and reads_gradients(entry.source)
@@ -166,7 +168,7 @@ class ForwardPass:
 
     @cached_property
     def masks(self) -> Set[int]:
-        """The entries of Inf that the program writes, and that flow only into entries where NaN begins.
+        """The entries whose Inf the program itself writes, if they flow only into entries where NaN begins.
 
         Such a mask is harmless in a softmax, unless it masks a whole row.
         """
@@ -401,7 +403,7 @@ class ForwardPass:
         """The mechanism in one part of an entry's expression."""
         is_whole, entry = term is computed.term, self.entries[at]
         result = computed.result if is_whole else numpy.asarray(computed.value(term))
-        # without strings such as the "ij,jk->ik" of einsum
+        # leave out strings, such as the "ij,jk->ik" of einsum
         read = map(computed.value, (one for one in term.args if not isinstance(one.constant, str)))
         given = [None if one is None else numpy.asarray(one) for one in read]
         given = [None if one is None or one.dtype.kind not in "fciub" else one for one in given]
@@ -427,7 +429,8 @@ class ForwardPass:
         return mechanism.scaled(loss.item(), scale, self.entries[at].dtype or "")
 
     def _at_first(self, one: int, at: int) -> Any:
-        # Return a value's numbers in the first step or example in which ``at`` is bad, if the value has it.
+        # Return a value's numbers in the first step or example in which ``at`` is bad. A value without steps or
+        # examples is returned whole.
         if at not in self._begun:
             return self.known.in_example(one, at)
         found = self.known.numbers(one)

@@ -25,7 +25,7 @@ from backprobe.findings.phrasing import shorten
 from backprobe.source.user_code import package
 
 HARMLESS = (1.0, 0.5, 2.0)
-"""Numbers to try, in this order. Each is at a pole of some operation, such as 1 for the arccosine."""
+"""Numbers to try, in this order. No single number fits all operations: the arccosine, for example, has a pole at 1."""
 
 DEEP, LONGEST = 12, 160
 
@@ -50,7 +50,7 @@ def harmless_operand(
 
 
 def in_words(known: Evidence, owner: int, part: Term | None) -> WrittenInstead:
-    """The same remedy in words, if no condition or line is known with which to write it."""
+    """The remedy of a harmless operand in words, for a line or condition that cannot be written as code."""
     _, term = _origin(known, owner, known.term(owner) if part is None else part)
     operand = next((term.args[nth].text for nth in _likely(term)), "") or "x"
     where = f"{dialect_of(known.record.framework).prefix}where"
@@ -200,7 +200,7 @@ def _condition(known: Evidence, one: SelectedBranch, at: int) -> Iterator[_Condi
 
 
 def _axis(computed: Computation, term: Term, shape: Shape, given: Shape) -> int | None:
-    # The axis that the operand has in addition to a shape; None if it is ambiguous.
+    # The axis that must be removed from an operand's shape ``given`` to get ``shape``; None if it is ambiguous.
     said = None if "dim" not in term.keywords else computed.value(term.keywords["dim"])
     axes = [said % len(given)] if isinstance(said, int) and given else range(len(given))
     found = [axis for axis in axes if given[:axis] + given[axis + 1 :] == shape]
@@ -233,7 +233,8 @@ def _is_truth(known: Evidence, at: int, term: Term) -> bool:
 
 
 def _own_where(term: Term) -> str:
-    # Return how the program spells the function ``where``, such as ``np.where``; empty if it is a method or absent.
+    # Return the function ``where`` as the program spells it, such as ``np.where``. Return an empty text if the program
+    # calls it as a method or not at all.
     match parsed(term.text):
         case ast.Module(body=[ast.Expr(value=ast.Call(func=ast.Attribute(attr="where") as called, args=[_, _, _]))]):
             return ast.unparse(called)

@@ -80,7 +80,7 @@ def _is_product(derivative: Any, came: Any, grad: Any) -> bool:
 
 
 def _shown(number: float) -> str:
-    # Format a number with the digits of single precision, if it has no more.
+    # Format a number. A number that fits into single precision is written with the digits of single precision.
     with numpy.errstate(all="ignore"):
         narrow = numpy.float32(number)
     return shown(narrow if float(narrow) == number else number)

@@ -13,13 +13,14 @@ LARGEST = 512
 """The largest number of rows: a decomposition of a larger matrix would take too long."""
 
 CLOSE = 1e-6
-"""The two largest singular values or eigenvalues count as equal if their relative difference is smaller."""
+"""Numbers of a matrix count as equal if they differ by at most this share of its largest singular value or eigenvalue.
+"""
 
 
 def condition(text: str, numbers: Any, result: Any) -> Iterator[str]:
     """Yield sentences on why a matrix has no inverse, no Cholesky factor, or a negative determinant.
 
-    In a batch, this is the first matrix with a bad result.
+    In a batch, only the first matrix with a bad result is examined.
     """
     matrix = _first(numbers, result)
     if matrix is None:

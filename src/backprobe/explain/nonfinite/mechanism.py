@@ -19,7 +19,9 @@ from backprobe.explain.nonfinite.text import Mechanism
 
 Array = Any
 Check = tuple[str, str, Callable[..., Array]]
-"""A code, the limit that its sentence names, and a function that returns a mask of where the code applies."""
+"""A rule: the code of a mechanism, the limit that the sentence names, and a function that returns a mask of the
+elements to which the rule applies.
+"""
 
 OVERFLOW = frozenset({"overflow", "overflow_of"})
 BY_SCALE = frozenset({"overflow_by_scale", "scale_not_finite"})
@@ -96,7 +98,7 @@ LARGEST = {"float16": "65504", "bfloat16": "3.39e38", "float32": "3.40e38", "flo
 
 
 Wide = Callable[[float], Array | None]
-"""Returns the result in a wider type, with the operands moved by a given amount, or None if it is unknown."""
+"""Returns the result in a wider type, with the operands shifted by a given amount, or None if it is unknown."""
 BESIDE = 1e-3
 
 
@@ -157,9 +159,9 @@ def _of_all(op: str, operands: Sequence[Array], result: Array) -> Mechanism | No
 
 
 def _beyond(operands: Sequence[Array | None], result: Array, dtype: str, wide: Wide) -> Mechanism | None:
-    # Return the mechanism if finite numbers give Inf: an overflow, if the dtype cannot hold the numbers or a wider type
-    # could hold the result. If the result is Inf in the wider type too, as for exp(1e14), it is an overflow rather than
-    # a pole if nearby numbers also give Inf.
+    # Return the mechanism if finite numbers give Inf. It is an overflow if the dtype cannot hold the numbers, or if a
+    # wider type could hold the result. If the result is Inf in the wider type too, it may be a pole, or an overflow as
+    # in exp(1e14): it is an overflow if nearby numbers also give Inf.
     infinite = numpy.isinf(result) & _are_finite_there(operands, result.shape)
     if not infinite.any():
         return None
@@ -182,8 +184,8 @@ def _are_finite_there(operands: Sequence[Array | None], shape: tuple[int, ...]) 
 
 
 def _by_result(op: str, operands: Sequence[Array | None], result: Array) -> Mechanism | None:
-    # Infer what an unknown operand must have been, if only one value gives this result. A divisor of Inf or NaN gives 0
-    # or NaN, and the logarithm of neither is -Inf.
+    # Infer what an unknown operand must have been, if only one value gives this result. An infinite quotient of a
+    # finite number needs a divisor near 0, and a logarithm is -Inf only at 0.
     bad = ~numpy.isfinite(result)
     if op in LOGARITHMS and operands[:1] == [None] and bool(numpy.isneginf(result[bad]).all()):
         return Mechanism("at", {"op": op, "limit": LOGARITHMS[op]})
@@ -310,7 +312,8 @@ def poles(one: Received) -> Array | None:
 
 
 def _at_poles(one: Received) -> Array | None:
-    # Return these numbers; empty if there are certainly none, and None if it is unknown.
+    # Return the numbers at which the derivative is not finite: an empty array if there are certainly none, and None if
+    # this is unknown.
     op = known_as(one.operation)
     pole, known = POLES.get(op), [numpy.asarray(operand) for operand in one.operands]
     if pole is None or not known or one.result is None or any(operand.dtype.kind == "O" for operand in known):
@@ -320,7 +323,7 @@ def _at_poles(one: Received) -> Array | None:
         shown = numpy.broadcast_to(one.result if pole.shown < 0 else known[pole.shown], places.shape)
     except (TypeError, ValueError):
         return None
-    # no mask if the final gradient is finite, because later operations of backward removed the bad numbers
+    # use no mask if the final gradient is finite, because later operations of backward removed NaN and Inf
     bad = one.bad if one.bad is not None and one.bad.any() else None
     if bad is not None and bad.shape == places.shape and op not in SUMS:
         places = places & bad

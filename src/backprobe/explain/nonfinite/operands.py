@@ -72,7 +72,8 @@ def forward(
     line: str,
     sources: Sequence[tuple[str, Array]],
 ) -> list[str]:
-    """Return facts on the first bad element of a result, or of the part where it begins, with its operands.
+    """Return facts on the first element with NaN or Inf, in the result of a line or of the given part, and on its
+    operands.
 
     ``sources`` are the operands to use if the parts of the line are unknown; ``line`` is the text of the line.
     """
@@ -194,7 +195,7 @@ def _by_operator(term: Term, operands: Sequence[tuple[str, Array]], index: Index
 def _listed(operands: Sequence[tuple[str, Array]], index: Index, result: Array, is_elementwise: bool) -> str:
     # List the name and number of each operand, except operands whose text is the number itself.
     different = {text: numbers for text, numbers in operands if not _is_spelled(text, numbers)}
-    # operands of one shape only: then the operation is a reduction
+    # show a part of each operand only if all have the same shape, because the operation is then a reduction
     is_alone = len({numpy.shape(numbers) for numbers in different.values()}) == 1
     said = [_operand(text, numbers, index, result, is_elementwise, is_alone) for text, numbers in different.items()]
     return ", ".join(said[:SHOWN])

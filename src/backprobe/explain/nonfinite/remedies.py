@@ -132,8 +132,8 @@ class Remedies:
                 yield found
 
     def _moves_on(self, at: int, root: Term, made: Any) -> bool:
-        # Would NaN or Inf then only begin later, in a value computed from this one? For example, a quotient of 0 may be
-        # followed by a logarithm.
+        # With this remedy, would NaN or Inf only begin later, in a value computed from this one? For example, a
+        # quotient of 0 may be followed by a logarithm.
         changed = self.known.example(at).with_value([root], made)
         if changed.is_born_around([root]) or changed.result is None:
             return changed.result is not None
@@ -158,8 +158,8 @@ class Remedies:
         return not divisor.is_constant and (is_count if is_clamped else not isinstance(value, int | float))
 
     def _dimension(self, row: Remedy, found: FormulaMatch, computed: Computation) -> str | None:
-        # Return the dimension argument to add, for a function that requires one if the program writes none. Empty if
-        # none is needed, None if no such function is equivalent.
+        # Return the dimension argument that the function in the remedy needs, if the program writes none. Return an
+        # empty text if none is needed, and None if no function is equivalent.
         goes_over_one = any(f"{name}(" in row.instead for name in ("softmax", "logsumexp"))
         if "log_of_others(" in row.instead:
             return self._last_dimension(found, computed)
@@ -169,7 +169,7 @@ class Remedies:
         if value is not None and numpy.ndim(value) == 1:
             return "0" if self.dialect.takes_one_dimension else ""
         if not self.dialect.takes_one_dimension and "logsumexp" in row.instead and "dim" not in found.words:
-            return ""  # such a function reduces over all dimensions, like the sum in the formula
+            return ""  # without the argument, both reduce over all dimensions
         is_softmax = "softmax" in row.formula  # a layer already received its dimension
         return None if not is_softmax else "dim" if self.dialect.takes_one_dimension else ""
 

@@ -41,7 +41,9 @@ def lacking_in_backward(report: Report) -> list[Finding]:
 
 
 def lacking_inside(report: Report) -> list[Finding]:
-    """The birth in backward if it is the only birth: its line may call a function with lines of the program."""
+    """The birth in backward if it is the only birth. If its line calls a function of the program, the operation may be
+    there.
+    """
     every = [one for one in report if one.kind in (*BORN, "born_backward") and not one.cause]
     return every if len(every) == 1 and every[0].kind == "born_backward" and every[0].source is not None else []
 
@@ -66,22 +68,24 @@ def with_heard(report: Report, heard: Sequence[HeardBirth]) -> Report:
 
 
 def _made_by_line(finding: Finding, heard: Sequence[HeardBirth]) -> Mechanism | None:
-    # If NaN or Inf was born on this line, or came in with something that it calls: why the line made it, if the first
-    # operation that was observed there is one that the line itself called, and that was given better numbers.
+    # Return the mechanism for a finding that does not say whether the line made NaN or Inf, or something that the line
+    # calls. The first operation observed on the line shows it: the line itself must have called this operation, with
+    # better numbers.
     first = next((one for one in heard if is_at(finding, one.lines)), None)
     if "lost" not in finding.fields or first is None or first.is_backward or not is_at(finding, first.lines[:1]):
         return None
     if WORDS[of_numbers(first.result)] != finding.fields["word"]:
         return None
     given, own = [numpy.asarray(numbers) for _, numbers in first.operands], str(first.result.dtype)
-    # NumPy has no bfloat16, and has such numbers in a wider type
+    # the dtype is unknown if NumPy lacks it and has the numbers in a wider type, as for bfloat16
     dtype = own if own == finding.fields.get("dtype") else ""
     with numpy.errstate(all="ignore"):
         return mechanism.forward(first.operation, given, first.result, dtype, partial(_wider, first.operation, given))
 
 
 def _wider(operation: str, given: Sequence[Any], moved: float) -> Any:
-    # The result of an observed operation in a wider type, with its operands moved by ``moved``; None if it is unknown.
+    # The result of an observed operation in a wider type, with its operands shifted by ``moved``; None if it is
+    # unknown.
     function = ELEMENTWISE.get(known_as(operation))
     with suppress(*FAILING):
         return None if function is None else function(*[wider(one, moved) for one in given])

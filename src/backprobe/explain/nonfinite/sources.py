@@ -186,8 +186,8 @@ def _attributes(
     held: Mapping[str, Sequence[int]],
     entries: Sequence[Entry],
 ) -> dict[str, int]:
-    # Return the entries that attributes refer to: bound in another method, or a Variable that has no name in the
-    # program.
+    # Return the entries to which attributes refer. They were bound in another method, or belong to a Variable that has
+    # no name in the program.
     found: dict[str, int] = {}
     free = [one for one in inputs if one not in taken]
     for name in names:
@@ -265,7 +265,7 @@ def _inside(node: ast.AST, parts: Parts) -> Iterable[ast.AST]:
     # The child nodes of a node that are values; for a call, its operands.
     match node:
         case ast.Subscript(value=ast.Attribute(value=base, attr="at"), slice=index) if _held(ast.unparse(base), parts):
-            return [base, index]  # x.at[0] of JAX
+            return [base, index]  # the operands of JAX's x.at[0]
     if not isinstance(node, ast.Call):
         return ast.iter_child_nodes(node)
     return [*_applied_to(node, parts), *(keyword.value for keyword in node.keywords)]

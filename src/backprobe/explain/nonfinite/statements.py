@@ -100,7 +100,8 @@ def _item(statement: ast.stmt, name: str) -> ast.expr | None:
 def parts_of(
     found: Computed, at: int, entries: Sequence[Entry], scopes: Sequence[str], inputs: Sequence[int]
 ) -> Mapping[str, int]:
-    """Return the entry for each name that an expression mentions: an input of the value, or the latest of that name.
+    """Return the entry for each name that an expression mentions: an input of the value, or else the latest entry with
+    that name.
 
     A name is left out if its bindings happened in another order than the computation of their values.
     """

@@ -21,7 +21,7 @@ from backprobe.record.nonfinite import BEFORE
 
 def unrecorded(known: Evidence, at: int) -> list[str]:
     """The values and modules that an expression mentions but that have no entry, as spelled in it."""
-    # names the parameter self.w as "w"
+    # the last segments of the sources' names, such as "w" for the parameter self.w
     paths = {split(name)[0].split(".")[-1] for name in known.names(known.direct[at])}
     values = [
         name
@@ -34,7 +34,9 @@ def unrecorded(known: Evidence, at: int) -> list[str]:
 
 
 def brought(known: Evidence, at: int, names: Sequence[str], state: Badness) -> list[str]:
-    """Return buffers with NaN or Inf of at least this state: on the line, or in the module that returned the entry."""
+    """Return the buffers that hold NaN or Inf, in at least this state: those that the line reads, or those of the
+    module that returned the entry.
+    """
     entry, buffers = known.entries[at], known.record.buffers
     if entry.source is not None:
         spelled = [_member(known, at, name) for name in names if "." in name]  # attributes of self
@@ -45,7 +47,7 @@ def brought(known: Evidence, at: int, names: Sequence[str], state: Badness) -> l
 
 
 def held(known: Evidence, at: int, names: Sequence[str], state: Badness) -> list[str]:
-    """Return parameters and buffers of modules called on the line with NaN or Inf of at least this state.
+    """Return those parameters and buffers of modules called on the line that hold NaN or Inf, in at least this state.
 
     Only lines before the first ``backward()`` are considered, because the program may have written to parameters later.
     """

@@ -55,7 +55,8 @@ def _call(step: EquationStep) -> object:
 def _gives_the_same(
     program: RecordedProgram, call: Sequence[EquationStep], given: Sequence[int], results: Sequence[int]
 ) -> bool:
-    kept = {at for at in given if _is_infinite(program.values[at])}  # not exchanged, because a maximum starts from -inf
+    # operands that keep their numbers, such as -inf in a maximum
+    kept = {at for at in given if _is_infinite(program.values[at])}
     changed = [at for at in given if at not in kept]
     if any(step.equation.effects for step in call) or not results:
         return False

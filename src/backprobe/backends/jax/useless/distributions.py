@@ -20,7 +20,7 @@ more than this many times the tolerance. The second number is for 16-bit dtypes.
 """
 
 CHANCE = 1e-7
-"""The accepted probability that single numbers of rows agree with other numbers by chance."""
+"""Numbers are compared with the logsumexp of rows only if all would agree by chance with less than this probability."""
 
 
 class AxisDistribution(NamedTuple):

@@ -143,7 +143,7 @@ class BackwardThroughSteps(Ways[int, EquationStep]):
             return BY_CHANCE  # the function inside is unknown
         is_chosen = not all(is_zero for other, is_zero in passed.gave.items() if other != place)
         if is_chosen or self._gives(step, place, _drawn(passed.cotangents), {}):
-            return BY_CHANCE  # the gradient goes to another operand, or nothing had arrived
+            return BY_CHANCE  # another operand gets the gradient, or no gradient arrived
         zeros = [other for other in range(len(step.given)) if self._is_factor(step, place, other, passed.cotangents)]
         if any(program.moving[step.given[other]] for other in zeros):
             return BY_CHANCE

@@ -28,7 +28,7 @@ class Distributions:
 
     def __init__(self, is_computed: Callable[[int], bool], is_undone: Callable[[str], bool]) -> None:
         self.is_computed = is_computed  # is a tensor differentiated, and not the value of a Variable?
-        self.is_undone = is_undone  # would the running loss drop such an operation in compiled code?
+        self.is_undone = is_undone  # would compiled code drop this kind of operation here?
         self.twice: dict[int, tuple[str, Spot | None]] = {}  # by result: softmax applied to a distribution
         self.outside: dict[int, tuple[float, Spot | None]] = {}  # the share of numbers outside [0, 1]
         self.again: set[int] = set()  # distributions to which softmax is applied

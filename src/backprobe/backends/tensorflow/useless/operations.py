@@ -155,7 +155,7 @@ class Operations:
         return number in self.trained and not self._is_held(number)
 
     def is_trained(self, tensor: Any) -> bool:
-        """Is the tensor computed from Variables?"""
+        """Is the tensor computed from watched Variables?"""
         return identity_of(tensor) in self.trained
 
 

@@ -29,7 +29,8 @@ class Passes:
 
     def __init__(self) -> None:
         self.leaves: Leaves[int] = Leaves(SMALL)
-        self.endings: dict[int, list[set[End]]] = defaultdict(list)  # one set for each pass of this iteration
+        # by Variable: for each pass, where the gradient vanished
+        self.endings: dict[int, list[set[End]]] = defaultdict(list)
         self.targets: set[int] = set()  # the targets of this iteration
 
     @property

@@ -58,7 +58,7 @@ class SeenByBackward:
     """The gradients that an operation received during backward, and what it passed on."""
 
     given: Sequence[Any] = ()
-    came: bool = False  # has the operation received a gradient other than 0?
+    came: bool = False  # has the operation received a nonzero gradient?
     gave: dict[int, bool] = field(default_factory=dict)  # by input: is the gradient 0, or only rounding error?
     # places where only rounding errors remain, because the operation removes exactly the gradient that arrived
     hidden: set[int] = field(default_factory=set)
@@ -147,7 +147,9 @@ class OperationReplay(Ways[int, RecordedOperation]):
 
     @cached_property
     def giving(self) -> dict[int, list[tuple[RecordedOperation, int]]]:
-        """By value: the operations that passed something to the value in backward, with the place of that input."""
+        """By value: the operations that passed something to the value in backward, each with the place of the value
+        among its inputs.
+        """
         return self.users(self.seen)
 
     @cached_property

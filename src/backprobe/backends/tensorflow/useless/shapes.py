@@ -46,8 +46,8 @@ class Shapes:
             self._stretch(one, numbers, shape, number)
 
     def _is_asked(self, one: Operation, numbers: Sequence[int], shape: Shape) -> bool:
-        # Does this operation insert, keep or move dimensions of size 1, or was that done to an input that is used
-        # element by element?
+        # Does this operation insert, keep or move dimensions of size 1? Or is it elementwise, with an input whose
+        # dimensions of size 1 were inserted or kept by an earlier operation?
         given, is_first = shape_of(one.inputs[0]) if one.inputs else (), len(one.floats) < 2
         if (
             is_first
