@@ -17,7 +17,7 @@ LEGEND = ("fill and line width: powers of 10 of the attribution, the largest str
 
 
 def drawable(result: Any, edges: Mapping[tuple[str, str], float]) -> Drawable:
-    """The drawing of these edges. Raises BadOption if there are none."""
+    """Return the drawing of the given edges. Raises BadOption if there are none."""
     if not edges:
         raise BadOption(
             "there are no edges to draw",
