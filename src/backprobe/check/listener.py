@@ -40,7 +40,10 @@ class CallListener(CodeListener):
         self.calling: CallSite | None = None  # the call that is being made
 
     def call(self, function: Any, may_write: bool = False, at: int = NO_CALL, /) -> Any:
-        """The callable to use instead of a function: a version that reports, or one that calls and checks."""
+        """Return the callable to run instead of a function.
+
+        It is a rewritten version of the function, which reports the calls inside, or a wrapper that checks this call.
+        """
         if type(function) is BuiltinFunctionType and function in frame_builtins.LOOKS_AT_FRAME:
             return frame_builtins.seen_by(function)
         program = self.program
@@ -296,7 +299,7 @@ class CheckedProgram(FollowedCalls[CallListener | None]):
             return given
         assert caller is not None
         assert caller.calling is not None
-        # the outer function determines the arguments of this one
+        # the arguments are left out, because the outer function chooses them, not the program
         site = dataclasses.replace(caller.calling, arguments=())
         return functools.partial(self.call, caller.scope, site, argument)
 
