@@ -187,7 +187,7 @@ class Grouping:
         return found
 
     def _is_inside(self, flow: Flow, source: str, target: str) -> bool:
-        # Does a flow stay inside one node? A flow from one turn of a loop to the next does not.
+        # Does a flow stay inside one node? A flow from one iteration of a loop to the next does not.
         boxes = {self.node_of_box[self.graph.box_of[at]] for at in (flow.source, flow.target)}
         return source == target and (not source.startswith(LOOP) or (len(boxes) == 1 and None not in boxes))
 
@@ -235,7 +235,7 @@ def _is_drawn(entry: Entry, is_read: bool, is_linked: bool) -> bool:
 
 
 def rolls_of(graph: Graph, view: View) -> dict[str, str]:
-    """Return the loop of each box, by the box, and of each value outside of these boxes, by its position.
+    """Map each box, and each value outside of these boxes, to its loop. The keys are boxes, and positions of values.
 
     A box that the user wants open belongs to no loop.
     """
