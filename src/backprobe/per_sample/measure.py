@@ -118,8 +118,9 @@ class SampleMeasure:
                 self._compare_rows(one, numbers(own), at)
 
     def _compare_rows(self, one: Wanted, own: Array, at: slice) -> None:
-        # Add up the squared differences between an inner value's gradients by sample and the rows of the batch's
-        # gradient, for a mean, for a sum, or for these weights.
+        # Compare the per-sample gradients of an inner value with the rows of the batch's gradient. The squared
+        # differences are added up, once for the weights of a mean and once for those of a sum, or for the known weights
+        # of the samples.
         rows = numpy.moveaxis(self.runs.backend.arrays.numbers(one.entry.grad), one.axis or 0, 0)[at]
         known = numpy.isfinite(own) & numpy.isfinite(rows)
         for nth, weight in enumerate((1 / self.count, 1.0) if self.weighted is None else (self.weighted[at],)):

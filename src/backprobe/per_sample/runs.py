@@ -145,7 +145,7 @@ class SampleRuns:
         return [one for one in wanted if one not in unbound]
 
     def is_variable(self, one: Wanted) -> bool:
-        """Is it a parameter that cannot be replaced by another tensor?"""
+        """Is the value a parameter that cannot be replaced by another tensor?"""
         return self.models is not None and not self.models.replaces_parameters and one.keys[0] in self.parameters
 
     @property
