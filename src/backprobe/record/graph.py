@@ -41,8 +41,8 @@ T = TypeVar("T")
 def kept(record: Record, key: object, make: Callable[[], T]) -> T:
     """The result of ``make``, computed once and kept with the record as long as the record lives.
 
-    The result must not refer to the record, since a reference cycle would keep both alive for too long. ``alone`` gives
-    a copy of the record that it may refer to.
+    The result must not refer to the record, since a reference cycle would keep both alive for too long. It may refer to
+    a copy of the record that ``alone`` returns.
     """
     # writing to __dict__ of a frozen dataclass, as cached_property does
     found: dict[object, Any] = vars(record).setdefault(INDEX, {})
@@ -74,7 +74,8 @@ class Graph:
     """
 
     def __init__(self, record: Record) -> None:
-        self.entries = record.entries  # not the record itself: it keeps this index, and a cycle would outlive its use
+        # not the record itself: the record keeps this index, and the reference cycle would delay freeing both
+        self.entries = record.entries
         self._names, self._printed = record.names, record.printed
         self.read_beside: list[tuple[int, int]] = []
         """Pairs of entries besides ``flows``: a value with a history that an expression reads, and the expression's

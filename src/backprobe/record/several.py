@@ -143,7 +143,8 @@ def total(record: Record, weights: Weights, arithmetic: Arithmetic) -> Record:
 
 
 def _of_replaced(record: Record, weights: Weights) -> list[Note]:
-    # The note that gradients which were changed one by one do not sum to the changed gradient of the sum.
+    # The note on changed gradients: their sum over the outputs is not what the same change would make of the gradient
+    # of the sum.
     is_one_alone = len(weights) == 1 and set(weights.values()) <= {None, 1.0}
     is_replaced = any(entry.replaced_grad for entry in record.entries)
     return [Note("sum_of_replaced")] if is_replaced and not is_one_alone else []

@@ -103,7 +103,7 @@ def scaled(row: Row, factor: float) -> Row:
 
 
 def merge_columns(into: Mapping[str, Numbers], other: Mapping[str, Numbers], where: Any = ...) -> None:
-    """Merge arrays of many rows, column by column, into the first, at ``where``."""
+    """Merge the second set of columns into the rows ``where`` of the first set."""
     for column, numbers in other.items():
         join = {"min": numpy.minimum, "max": numpy.maximum}.get(column, numpy.add)
         held = into[column][where]

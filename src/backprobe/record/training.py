@@ -9,7 +9,7 @@ from backprobe.record.positions import Position
 from backprobe.record.source import Source
 
 HOOK = "hook"
-"""Stands in a call's ``mode`` for a hook function on a module's forward."""
+"""The ``mode`` of a ``ModuleCall`` if gradients ended in a hook on a module's forward."""
 
 CHECKPOINT = "checkpoint"
 """Stands in a call's ``mode`` for a reentrant checkpoint without any argument that requires a gradient."""
