@@ -64,7 +64,8 @@ class Depth:
 
 
 def _may_be(squares: Matrix, rows: Sequence[int]) -> bool:
-    # Does any step have such a ratio between the first and the last layer? Most runs have no such step.
+    # Does any step have a ratio of the first layer's norm to the last layer's that counts as vanished or exploded? Most
+    # runs have no such step, so this cheap test comes first.
     first, last = squares[rows[0]], squares[rows[-1]]
     return bool(((first < VANISHED**2 * last) | (first > EXPLODED**2 * last)).any())
 
@@ -77,7 +78,7 @@ def series(names: Sequence[str]) -> list[list[str]]:
     """
     groups: dict[str, dict[int, str]] = {}
     for name in names:
-        # here the number counts the values that one call returns
+        # skip return values: their number counts the values that one call returns, and not layers
         if name.rpartition(":")[2].partition(".")[0] == "return":
             continue
         for found in NUMBER.finditer(name):

@@ -25,7 +25,7 @@ class Loss:
 
     def __init__(self, rows: RunRows) -> None:
         self.falling = Falling(rows)
-        self.judged = 0  # losses
+        self.judged = 0  # the number of losses examined so far
         self.found: dict[str, list[Alert]] = {}
         self.next_end: int | None = SOON  # the number of losses at which flatness is tested next
 
@@ -98,9 +98,9 @@ class Loss:
 
 
 def _falls_yet(numbers: Matrix) -> bool:
-    # Would the loss fall enough in as many further steps, at the pace of the second half? If so, it is leaving a
+    # Does the second half fall so fast that the loss would fall enough in as many further steps? If so, it is leaving a
     # plateau.
-    fall, error = _fall(numbers[len(numbers) // 2 :])  # over a quarter of all steps
+    fall, error = _fall(numbers[len(numbers) // 2 :])  # the fall from the third quarter of all steps to the last one
     return 4 * (fall - error) > FLAT
 
 

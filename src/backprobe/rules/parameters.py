@@ -104,7 +104,7 @@ def _has_run(window: Window, parameter: str) -> bool:
 
 
 def _holds(name: str, parameter: str) -> bool:
-    # Is it a name of the module that holds the parameter, or of a module around that?
+    # Does the name belong to the module that holds the parameter, or to a module around it?
     module = name.partition(":")[0]
     return bool(module) and parameter.startswith(f"{module}.")
 
@@ -120,7 +120,8 @@ def _without_grad(window: Window) -> set[str]:
 
 
 def _is_cancelled(used: Table, names: Sequence[str]) -> Mask:
-    # Is it a bias whose weight has a gradient? A difference or a normalisation after it cancels the bias's gradient.
+    # Is the parameter a bias whose weight has a gradient? A difference or a normalisation after the layer then cancels
+    # the gradient of the bias.
     found = numpy.zeros((len(names), len(used.window.steps)), bool)
     biases = [at for at, name in enumerate(names) if is_bias(name)]
     weights: dict[str, list[int]] = {}

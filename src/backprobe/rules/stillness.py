@@ -16,7 +16,7 @@ from backprobe.rules.window import Firsts, Mask, RunRows, Table, Window
 
 # successive steps: for one parameter at the start, for one parameter later, and for all parameters later
 SOON, LATE, MANY = 5, 20, 10
-LONGER = 4  # factor of the longest stretch so far
+LONGER = 4  # a later stretch must be this many times as long as the longest stretch before it
 CONSTANT = ("sum", "squares", "min", "max")
 Lengths = NDArray[numpy.int64]
 CONVERGED = RULES["zero_gradients"].threshold  # relative to the largest norm of all gradients so far

@@ -23,7 +23,7 @@ OF_OWN = (
 LASTING = 4  # steps: a factor that starts at zero, such as LoRA's second one, is trained in the second or third step
 LOWER = 1 / 3  # relative to the first step
 ROUNDED = 1e-6
-EARLY = 2  # the modules that run first
+EARLY = 2  # the number of modules whose first values may count as too large: those that run first
 
 
 class Units:
@@ -127,9 +127,10 @@ def _may_be_saturated(window: Window, values: Table) -> Any:
 def _slope(table: Table) -> tuple[Matrix, Mask]:
     # The mean derivative of a tanh or sigmoid, or NaN if the values fit neither; and whether they fit a sigmoid.
     low, high, mean, square = table["min"], table["max"], table["mean"], table["rms"] ** 2
-    # A constant could come from any function.
+    # Constant values are excluded, because they could come from any function.
     of_sigmoid: Mask = (low >= 0) & (high <= 1) & (high > low) & ~is_shares(table)
-    # A ReLU has zeros, but hardly ever a maximum of exactly 1.
+    # Values with zeros usually come from a ReLU. They count as those of a sigmoid only if the maximum is 1, which a
+    # ReLU hardly ever has.
     of_sigmoid &= (table["zeros"] == 0) | (high > 1 - ROUNDED)
     of_tanh = (low < 0) & (low >= -1) & (high <= 1)
     slope = numpy.where(of_sigmoid, 4 * (mean - square), numpy.where(of_tanh, 1 - square, numpy.nan))
@@ -137,8 +138,8 @@ def _slope(table: Table) -> tuple[Matrix, Mask]:
 
 
 def _is_step(window: Window, values: Table, rows: Any, table: Table) -> Mask:
-    # Is it a step function with a surrogate derivative, as in spiking networks? Its values are only 0 and 1. A real
-    # sigmoid would have a derivative of exactly 0 there, but gradients do arrive at the modules before.
+    # Do the values come from a step function with a surrogate derivative, as in spiking networks? They are only 0 and
+    # 1. A real sigmoid would have a derivative of exactly 0 there, but gradients do arrive at the modules before.
     known = {name: at for at, name in enumerate(window.gradients.names)}
     squares = window.gradients.column("squares")
     is_step: Mask = (table["zeros"] > 0) & (table["zeros"] + table["sum"] > (1 - ROUNDED) * table["finite"])
@@ -149,7 +150,7 @@ def _is_step(window: Window, values: Table, rows: Any, table: Table) -> Mask:
 
 
 def _is_returned(values: Table, table: Table) -> Mask:
-    # Is it the model's return value? A confident prediction may be saturated.
+    # Are these values the model's return value? A confident prediction may be saturated.
     result = [at for at, name in enumerate(values.names) if name == "return" or name.startswith("return.")]
     found = numpy.zeros((len(table.names), 1), bool)
     for at in result:
