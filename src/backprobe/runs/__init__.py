@@ -74,7 +74,7 @@ class Run:
         self.folder = folder
         """The folder of the run. For an export that was opened from a URL, the text of the URL."""
         self._opened = opened
-        self._judge: Judge | None = None  # judged the steps so far
+        self._judge: Judge | None = None  # the rules that find alerts, after they have read the steps so far
 
     @cached_property
     def _reader(self) -> RunReader:
