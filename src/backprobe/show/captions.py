@@ -34,7 +34,7 @@ class Captions:
     drawn: Literal["circuit", "diff", "attribution"] = "circuit"
     """The kind of drawing: a recording, or the result of a verb on a recording."""
     weighs, alarm_words = "gradient rms", "not finite"
-    """In words: the number by which similar modules are compared, and the problem that a drawing highlights."""
+    """Words for the number by which similar modules are compared, and for the problem that a drawing highlights."""
 
     def __init__(self, record: Record, arrays: Arrays) -> None:
         self.record, self.graph, self.arrays = record, Graph.of(record), arrays
@@ -105,7 +105,7 @@ class Captions:
         return (not is_computed or bool(entry.reads)) and all(map(self.is_data, {one.at for one in entry.reads} - {at}))
 
     def lines(self, at: int, name: str) -> list[str]:
-        """The lines of a node about a value, which is shown under this name, and its gradient."""
+        """The lines that a node shows for a value and its gradient. ``name`` is the value's name in that node."""
         value = self.value(at)
         return [*([f"= {value}"] if value else []), *filter(None, self.gradient(at, name))]
 
