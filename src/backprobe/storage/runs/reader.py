@@ -73,9 +73,9 @@ class FileIndex:
     aliases: dict[str, str] = field(default_factory=dict)
     stored: list[Stored] = field(default_factory=list)
     info: NDArray[Any] = field(default_factory=lambda: numpy.empty(0, INFO))  # for each step that is read, in order
-    # The attempt that made each of these steps.
+    # For each step that is read: the attempt that made it.
     attempt_of: NDArray[numpy.int64] = field(default_factory=lambda: numpy.empty(0, numpy.int64))
-    # The place at which each of these steps is stored.
+    # For each step that is read: the place at which it is stored.
     chosen: NDArray[numpy.int64] = field(default_factory=lambda: numpy.empty(0, numpy.int64))
     is_plain: bool = True  # are all stored steps read, in the order in which they are stored?
     # for each element of ``stored``: the number of steps stored up to its end
@@ -146,7 +146,7 @@ class RankFile:
             yield self._index
         finally:
             if self.connection.in_transaction:
-                # The file is damaged, and the read inside this context has already reported that.
+                # If this fails, the file is damaged, and the read inside this context has already reported that.
                 with suppress(sqlite3.DatabaseError):
                     self.connection.execute("COMMIT")
             if opens:

@@ -242,13 +242,13 @@ class RunWriter:
 
 
 def _alike(steps: Iterable[StepData]) -> Iterator[list[StepData]]:
-    # The steps in parts of the same height: it grows when a name appears.
+    # Split the steps into parts in which all matrices have the same height. The height grows when a name appears.
     for _, some in groupby(steps, lambda one: one.matrix.shape):
         yield list(some)
 
 
 def _blobs(steps: Sequence[StepData]) -> Iterator[tuple[memoryview, memoryview]]:
-    # For each of these steps, what is stored beside its statistics, and these.
+    # For each of these steps, two blobs: the facts that are stored besides its statistics, and its statistics.
     return zip(
         sealed_each(info_of(steps)[:, None, None]),
         sealed_each(numpy.stack([one.matrix for one in steps])),
