@@ -29,7 +29,7 @@ from backprobe.view.template import script_of, text_of
 
 Query = Mapping[str, str]
 MOST_BINS = 4000
-MOST_NAMES, MOST_STRETCHES = 50, 200  # names and stretches listed for a gap
+MOST_NAMES, MOST_STRETCHES = 50, 200  # the most names and the most stretches of steps that are listed for a gap
 TENTH = 0.1
 SEPARATORS = (".", ":", "/")
 
