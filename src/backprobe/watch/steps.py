@@ -46,7 +46,7 @@ class Open:
     skipped: int = 0
     scale: float = 1.0
     uncleared: int = 0
-    has_stepped: bool = False  # has any optimizer stepped in it?
+    has_stepped: bool = False  # has any optimizer stepped in this step?
     ended: float = 0.0
 
     @property
@@ -188,7 +188,7 @@ class CountedSteps(StepListener):
         if self.is_stopped:
             return
         self.hand_on()
-        if self.current.has_stepped:  # only some of several optimizers have
+        if self.current.has_stepped:  # some of several optimizers have stepped, but not the one that ends a step
             self.end()
             self.hand_on()
         elif self._is_left_open():
