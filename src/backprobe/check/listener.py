@@ -222,7 +222,7 @@ class CheckedProgram(FollowedCalls[CallListener | None]):
         self._may_write(scope, site, function, args)
         made = self.calls.record(function, args, {})
         result = function(*args)
-        if self.calls.now() == since:  # the result existed before, as for ``x.grad``
+        if self.calls.now() == since:  # no operation has run, because the result existed before, as for ``x.grad``
             return result
         return self._checked(scope, site, made, result, since)
 
@@ -328,6 +328,7 @@ METHODS = (MethodType, BuiltinMethodType)
 
 
 def _is(function: Any, one: Any) -> bool:
-    if isinstance(function, METHODS):  # each access to a method creates a new object
+    # methods are compared by function and object, because each access to a method creates a new one
+    if isinstance(function, METHODS):
         return function.__self__ is one or (isinstance(one, METHODS) and function == one)
     return function is one or type(function) is one
