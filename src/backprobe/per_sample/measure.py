@@ -61,7 +61,7 @@ def _as_alone(runs: SampleRuns, whole: Recording, wanted: Sequence[Wanted]) -> l
     except Exception as error:
         if isinstance(error, BackprobeError) and not isinstance(error, UnknownName):
             raise
-        refuse_alone(runs, error)  # the program works with the whole batch
+        refuse_alone(runs, error)  # the run on a single sample failed, although the program works with the whole batch
     count = len(runs.batch)
     if count == 1:  # two samples are needed to find the batch axis
         twice = [runs.vectorized.joined([tensor, tensor]) for tensor in runs.batch.tensors]
