@@ -16,8 +16,8 @@ Array = Any
 PATIENCE = 4  # the search ends after this number of successive starts without progress
 BETTER = 0.99  # relative to the margin: a smaller reduction does not count as progress
 MUCH = 0.1
-BETWEEN = 6  # bisection steps
-NEARLY = 1e-3  # relative to the margin in the example
+BETWEEN = 6  # the number of bisection steps
+NEARLY = 1e-3  # an operand is nearly at its end below this multiple of the margin in the example
 
 
 @dataclass
