@@ -192,7 +192,7 @@ class Decisions(dict[str, T]):
         self.of = self.__getitem__
 
     def __missing__(self, name: str) -> T:
-        if len(self) > MOST_DECISIONS:  # counts keep making new names
+        if len(self) > MOST_DECISIONS:  # names with new counts, as in a long loop, would fill the cache without limit
             self.clear()
         decided = self[name] = self.decide(name)
         return decided

@@ -108,7 +108,8 @@ def merge_columns(into: Mapping[str, Numbers], other: Mapping[str, Numbers], whe
         join = {"min": numpy.minimum, "max": numpy.maximum}.get(column, numpy.add)
         held = into[column][where]
         join(held, numbers, out=held)
-        if not numpy.may_share_memory(held, into[column]):  # a copy, since the indices are irregular
+        # irregular indices make ``held`` a copy, which is written back
+        if not numpy.may_share_memory(held, into[column]):
             into[column][where] = held
 
 
