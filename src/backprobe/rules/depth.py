@@ -11,13 +11,13 @@ from backprobe.rules.alert import Alert, Sighting, alert
 from backprobe.rules.rule import RULES
 from backprobe.rules.window import Mask, Matrix, RunRows, Table, Window, first_of, lasting
 
-FEWEST = 3  # layers
+FEWEST = 3  # the fewest layers of a series
 VANISHED, EXPLODED = (RULES[kind].threshold for kind in ("vanishing", "exploding"))
 REST = 1e-2
 """The ratio must be below this even without the layer with the largest drop. A head that starts at zero causes one
 large drop, which is not an effect of depth.
 """
-LASTING = 3  # steps
+LASTING = 3  # gradients must vanish or explode in this number of successive steps
 NUMBER = re.compile(r"\d+")
 ORDER = "{} layers, from {!r} to {!r}; norms of the gradient there: {:.3g}, {:.3g}"
 MEND = {

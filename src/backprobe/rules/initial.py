@@ -16,7 +16,7 @@ GROWN = 3.0
 """Values must also grow by this factor. Large weights alone may be correct, for example if the layer scales them down
 (an equalised learning rate).
 """
-FEWEST = 2  # layers
+FEWEST = 2  # weights are examined if the factors of at least this number of layers are known
 REMEDY = "the initialisation: PyTorch's own, or torch.nn.init.kaiming_normal_ and xavier_uniform_"
 
 

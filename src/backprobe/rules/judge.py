@@ -69,8 +69,9 @@ class RunState:
 
     def __init__(self, rows: RunRows) -> None:
         self.rules: list[RunningRule] = [kind(rows) for kind in KINDS]
-        self.info: NDArray[Any] | None = None  # stored facts about the judged steps
-        self.kept: Steps = numpy.empty(0, numpy.int64)  # places of the latest steps that count
+        self.info: NDArray[Any] | None = None  # the facts that are stored about the judged steps
+        # the places of the latest judged steps in which something was measured
+        self.kept: Steps = numpy.empty(0, numpy.int64)
         # The number of judged steps in which something was measured, and the number of all judged steps. Neither counts
         # steps that a scaler skipped.
         self.count = self.all_count = 0
@@ -128,7 +129,8 @@ class Judge:
         if last <= end:
             return self.state
         if not self._is_ahead(end, last):
-            indices, ahead = self._indices(), copy.deepcopy(self.state)  # some processes have not written these steps
+            # the state is copied, because some processes have not written these steps yet
+            indices, ahead = self._indices(), copy.deepcopy(self.state)
             self._judge(ahead, info, last)
             self.ahead = end, last, indices, ahead
         assert self.ahead is not None

@@ -12,8 +12,9 @@ from backprobe.rules.jumps import jump
 from backprobe.rules.rule import RULES
 from backprobe.rules.window import Matrix, RunRows, Steps, Window
 
-FLAT, SURE = RULES["flat_loss"].threshold, 2.0  # share of the loss; standard errors
-SURER = 3.0  # standard errors for a test that is repeated at every step
+# the threshold, as a share of the loss; and the number of standard errors that make a fall certain
+FLAT, SURE = RULES["flat_loss"].threshold, 2.0
+SURER = 3.0  # the number of standard errors for a test that is repeated at every step
 # the first step at which a fall can be seen, and the first step at which the loss can be called flat
 SOON, LEAST = 20, 100
 WINDOW, TURNS, SWING, FALLING = 12, 0.6, RULES["oscillating_loss"].threshold, 0.9

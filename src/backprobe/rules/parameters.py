@@ -10,7 +10,8 @@ from backprobe.record.gaps import GapCode
 from backprobe.rules.alert import Alert, Sighting, alert
 from backprobe.rules.window import Firsts, Mask, RunRows, Table, Window, lasting
 
-SOON, LATE = 5, 20  # steps
+# a parameter without gradients is reported after SOON steps if its module surely ran, otherwise after LATE steps
+SOON, LATE = 5, 20
 
 
 class ParametersRule:
@@ -19,7 +20,8 @@ class ParametersRule:
     def __init__(self, rows: RunRows) -> None:
         self.left_out: list[Sighting] = []
         self.frozen: set[str] | None = None
-        self.pending: dict[int, int | None] | None = None  # by row: the first step that counts, or None so far
+        # for each parameter by its row: the first step that has its numbers; None if no step has had them yet
+        self.pending: dict[int, int | None] | None = None
         self.first_used: dict[str, int] = {}
         self.waits: dict[int, int] = {}
         self.without: dict[int, Sighting] = {}

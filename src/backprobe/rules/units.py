@@ -13,15 +13,17 @@ from backprobe.rules.shares import is_shares
 from backprobe.rules.window import Firsts, Mask, Matrix, RunRows, Table, Window, lasting
 
 DEAD, FLAT, LARGE = (RULES[kind].threshold for kind in ("dead", "saturated", "large_values"))
-FEWEST = 8  # numbers
+FEWEST = 8  # returned values with fewer numbers are not examined
 IS_DEAD = "'{name}' is dead: a share of {number} of what it returns is 0"
 OF_DEAD = "the bias before it, a lower learning rate, or leaky_relu"
 OF_INPUTS = "the scale of the inputs: subtract their mean and divide by their standard deviation"
 OF_OWN = (
     "smaller first values of '{}', which are as large themselves: those that its layer is initialised with by default"
 )
-LASTING = 4  # steps: a factor that starts at zero, such as LoRA's second one, is trained in the second or third step
-LOWER = 1 / 3  # relative to the first step
+# a problem must last for this number of steps: a factor that starts at zero, such as LoRA's second one, is trained in
+# the second or third step
+LASTING = 4
+LOWER = 1 / 3  # a value is saturated only if its slope has fallen below this share of the slope in the first step
 ROUNDED = 1e-6
 EARLY = 2  # the number of modules whose first values may count as too large: those that run first
 
@@ -33,7 +35,7 @@ class Units:
         self.dead, self.saturated = Firsts(), Firsts()
         self.large: list[Sighting] = []
         self.of_own = ""  # the parameter of the module that has equally large numbers, if there is one
-        self.slope: Matrix | None = None  # the slope in the first step
+        self.slope: Matrix | None = None  # the slope of each returned value in the first step
 
     def look(self, window: Window) -> None:
         values = window.values
