@@ -29,7 +29,7 @@ class Level:
         self.written = 0  # the number of steps that the saved bins cover
         self.most = max(FEWEST, min(MOST, NUMBERS // max(1, len(names)))) // 2 * 2
         self.width, self.known = 1, numpy.empty(0, numpy.int64)  # the steps that lie in complete bins
-        self.made_by = self.known  # the attempt that made each of these steps
+        self.made_by = self.known  # the attempt that made each step in complete bins
         self.whole = _nothing(names)
 
     @property

@@ -110,7 +110,8 @@ class RankFile:
         self.how, self._is_held = "", False
         self._index = FileIndex()
         self._asked_last: tuple[Any, dict[int, tuple[Any, ChosenRows]]] = (None, {})
-        self._newest: dict[tuple[int, int], Matrix] = {}  # by attempt and step number; stored steps never change
+        # cached steps by attempt and step number, because stored steps never change
+        self._newest: dict[tuple[int, int], Matrix] = {}
         self._closing: weakref.finalize[Any, Any] | None = None
         if kept_open:
             self._open()
