@@ -161,7 +161,7 @@ class Answers:
             "greatest": _grouped(found.greatest, groups, numpy.fmax, numpy.nan),
         }
         if (found.first == found.last).all():
-            del arrays["least"]  # each bin is a single step
+            del arrays["least"]  # each bin is a single step, so its smallest and largest number are equal
         arrays |= {
             f"nonfinite {kind}": _grouped(one, groups, numpy.maximum, 0) for kind, one in found.nonfinite.items()
         }
@@ -219,7 +219,8 @@ class Answers:
         other = self.runs[int(query["with"])]
         if other is run:
             raise ValueError("a run does not part from itself")
-        one, two = sorted((run, other), key=lambda each: each.number)  # locks are always taken in the same order
+        # locks are always taken in the same order, otherwise two threads could wait for each other
+        one, two = sorted((run, other), key=lambda each: each.number)
         with one.reading() as first, two.reading() as second:
             found = partings(first, second, (0.0, TENTH))
             said = [
