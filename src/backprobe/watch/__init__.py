@@ -285,7 +285,7 @@ class Watch:
             )
         atexit.unregister(self._end_with_interpreter)
         if isinstance(error, NotFinite):
-            self._listener.end()  # the step may be incomplete
+            self._listener.end()  # end the step of the error, which may be incomplete
         try:
             self._opened.close()
         finally:
