@@ -39,7 +39,7 @@ class DirectionCheck:
 
     @property
     def differs(self) -> bool:
-        """Do the two differ by more than noise?"""
+        """Do the analytic and the numeric derivative differ by more than noise?"""
         return not abs(self.analytic - self.numeric) <= TRUSTED * self.noise
 
     @property
@@ -103,7 +103,7 @@ class CheckedCall:
             return self._at([value + step * one for value, one in zip(self.values, around, strict=True)])
 
         self.scatter = scatter(moved, self.epsilon**0.5)  # at this step, third differences are smaller than rounding
-        # also measured away from the inputs' values, because an output may be 0 only at those values
+        # the outputs are also measured away from the inputs' values, because an output may be 0 only at those values
         self.size = numpy.fmax(abs(self.at_rest), abs(moved(self.widest)))
 
     def _is_single(self) -> bool:

@@ -50,7 +50,7 @@ class Wrong:
     count: int = 0  # how many of the compared elements are wrong
     seen: int = 0
     size: int = 0
-    like: Input | None = None  # the input that should get this gradient
+    like: Input | None = None  # another input, for which this gradient would be right
     outputs: tuple[int, ...] = ()  # the outputs through which the gradient is wrong; empty if it is wrong through all
     is_by_hand: bool = False  # True if the backward pass is not the transpose of the forward derivative
     # True if the numbers are gradients of the sum of the outputs, False if of a random weighting
