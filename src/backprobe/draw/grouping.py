@@ -138,7 +138,7 @@ class Grouping:
 
     @cached_property
     def flows(self) -> dict[tuple[str, str], list[Flow]]:
-        """The flows between each two nodes, by their keys."""
+        """The flows between each two nodes, by the keys of the nodes."""
         found: dict[tuple[str, str], list[Flow]] = defaultdict(list)
         for flow in self.all_flows:
             source, target = self.key(flow.source), self.key(flow.target)
@@ -221,7 +221,7 @@ def opened_by(patterns: str | Sequence[str], graph: Graph) -> frozenset[str]:
 
 
 def with_those_around(boxes: Collection[str | None], graph: Graph) -> frozenset[str]:
-    """Return these boxes, and all boxes around them."""
+    """Return some boxes together with all boxes around them."""
     opened = set(boxes)
     while added := {graph.boxes[box].around for box in opened if box is not None} - opened:
         opened |= added
