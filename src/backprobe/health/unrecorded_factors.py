@@ -15,7 +15,7 @@ from backprobe.record.source import expression_of
 LAYERS = ("Linear", "Bilinear", "Embedding", "Conv", "BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "RMSNorm")
 """Prefixes of the names of modules that multiply by their parameters.
 
-Their derivative is zero only if these are zero.
+The derivative of such a module is zero only if its parameters are zero.
 """
 MULTIPLYING = frozenset(
     (
