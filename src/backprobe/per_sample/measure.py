@@ -184,7 +184,7 @@ class SampleMeasure:
                 refuse(runs, found)
 
     def _totals(self, at: Sequence[int]) -> Mapping[str, Any]:
-        # The gradients of a batch made of these samples.
+        # Return the gradients of a batch that consists of the samples ``at``.
         tensors = [self.runs.vectorized.chosen(tensor, at) for tensor in self.runs.batch.tensors]
         made = self.runs.probed(tensors, [one.keys[0] for one in self.wanted])
         return {one.name: made[one.keys[0]].grad for one in self.wanted if one.is_shared}

@@ -29,7 +29,7 @@ NEXT_OF_LINE = (
 
 
 def everything(runs: SampleRuns, tensors: Sequence[Any], *, backward: bool = False) -> Recording:
-    """A recording of all values of a run on these samples."""
+    """A recording of all values of a run on some samples."""
     return runs.probed(tensors, None if runs.models is None else OF_MODEL, backward=backward)
 
 
