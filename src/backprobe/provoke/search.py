@@ -14,7 +14,7 @@ from backprobe.provoke.steps import corner, exact, far, newton, starts
 
 Array = Any
 PATIENCE = 4  # the search ends after this number of successive starts without progress
-BETTER = 0.99  # relative to the margin: a smaller reduction does not count as progress
+BETTER = 0.99  # a new margin counts as progress if it is below this multiple of the old one
 MUCH = 0.1
 BETWEEN = 6  # the number of bisection steps
 NEARLY = 1e-3  # an operand is nearly at its end below this multiple of the margin in the example
