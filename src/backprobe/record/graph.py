@@ -173,7 +173,7 @@ class Graph:
         return bool(self.entries[at].is_leaf) or self.is_given(at)
 
     def descendants(self, *positions: int) -> set[int]:
-        """These entries and all that they flow into along edges, however far away."""
+        """Some entries, and all entries that they flow into along any number of edges."""
         return reached(positions, self.consumers.__getitem__)
 
     @cached_property
@@ -236,7 +236,7 @@ class Graph:
 
     @cached_property
     def returned(self) -> Mapping[str, Sequence[int]]:
-        """By box: the entries that it returns."""
+        """For each box: the entries that the box returns."""
         return returned_by(self._names, self.boxes)
 
 

@@ -66,7 +66,7 @@ OF_OUTPUT = ("backward", "outputs", "path_sums", "used_at", "scales", "updates",
 
 
 def _all(records: Mapping[str, Record], part: str) -> tuple[Any, ...]:
-    # The items of one field in any of the records, each once.
+    # Return every item that one field has in any of the records, without repetitions.
     return tuple(dict.fromkeys(one for record in records.values() for one in getattr(record, part)))
 
 
