@@ -63,7 +63,7 @@ def _gains(parameters: Table) -> dict[str, float]:
 
 
 def _growth(values: Table, gains: dict[str, float]) -> float:
-    # The median factor by which these layers return larger values than whatever ran before them.
+    # The median factor by which the layers in ``gains`` return larger values than whatever ran before them.
     if not values:
         return 0.0
     names, size = values.names, values["rms"][:, 0]

@@ -202,7 +202,7 @@ class Judge:
         state.kept = kept[-BACK:]
 
     def _takes_turns(self, new: NDArray[Any], low: int, high: int) -> bool | None:
-        # Do several optimizers take turns? None if all of them stepped in none of these steps.
+        # Do several optimizers take turns? None if there is no step in which all of them stepped.
         count = len(self.rows.fact("optimizers"))
         if count <= 1:
             return False

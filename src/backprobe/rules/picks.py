@@ -17,7 +17,7 @@ HEADLINE = (
     "up to {number}: log-probabilities are never above 0"
 )
 REMEDY = "log_softmax of it first, or a cross entropy, which applies that itself"
-LASTING = 5  # the gradient must fit such a loss in this number of successive steps
+LASTING = 5  # the gradient must fit a loss that picks one score per row, in this number of successive steps
 ROUNDED = 1e-4
 # Through rounding in 16 bits, a log-probability may exceed 0 by this much.
 ABOVE = RULES["not_log_probabilities"].threshold

@@ -14,7 +14,8 @@ from backprobe.rules.alert import Alert, Sighting, alert
 from backprobe.rules.rule import RULES
 from backprobe.rules.window import Firsts, Mask, RunRows, Table, Window
 
-# successive steps: for one parameter at the start, for one parameter later, and for all parameters later
+# parameters must stay identical for this number of successive steps: one parameter at the start, one parameter later,
+# and all parameters later
 SOON, LATE, MANY = 5, 20, 10
 LONGER = 4  # a later stretch must be this many times as long as the longest stretch before it
 CONSTANT = ("sum", "squares", "min", "max")
