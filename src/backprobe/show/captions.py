@@ -92,7 +92,7 @@ class Captions:
         return "value" if entry.inputs or entry.reads or expression_of(entry.source) else "input"
 
     def is_data(self, at: int) -> bool:
-        """Is it an input that requires no gradient, or a value that is only computed from such inputs?
+        """Is the value an input that requires no gradient, or computed only from such inputs?
 
         Frozen parameters do not count as data, and neither do values computed from them.
         """
@@ -126,7 +126,7 @@ class Captions:
         return next((at for at in positions if self.kind(at) == "nonfinite"), None)
 
     def alarm(self, positions: Sequence[int]) -> str:
-        """The problem of these values, in words."""
+        """The problem of some values, in words."""
         bad = [self.record.entries[at].name for at in positions if self.kind(at) == "nonfinite"]
         return f"not finite: the gradient of {listed(bad, 3)}"
 

@@ -52,7 +52,7 @@ class TableRow:
         return "\n".join(self.names), *numbers, source
 
     def shown(self, at: int, level: int) -> str:
-        """One of the gradients in this form. If there is no gradient, the shortest form of the reason."""
+        """The text of one gradient in a given form. If there is no gradient, the shortest form of the reason."""
         return self.gradients[at][LEVELS[level][1] if self.ok else -1]
 
 
