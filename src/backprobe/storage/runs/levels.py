@@ -115,7 +115,7 @@ def _part(found: Binned, end: int) -> Binned:
 
 
 def _joined(parts: Sequence[Binned]) -> Binned:
-    # Several series of bins, one after another.
+    # Join several series of bins, one after another.
     parts = [part for part in parts if len(part.first)] or [*parts[:1]]
     if len(parts) == 1:
         return parts[0]

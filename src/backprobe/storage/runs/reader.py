@@ -135,7 +135,8 @@ class RankFile:
     def reading(self) -> Iterator[FileIndex]:
         """Inside this context, all reads see the file as it was at one moment, even if it is written meanwhile.
 
-        Errors raised inside it are passed on unchanged; reads inside it go through ``_sound``.
+        Other errors raised inside this context are passed on. Reads must use ``_sound``, which raises BadRun for a
+        damaged file.
         """
         opens = not self.kept_open and not self._is_held
         if opens:
@@ -460,7 +461,8 @@ class RankFile:
 
 
 def _of_steps(stored: Stored, numbers: Matrix) -> Matrix:
-    # The numbers of some rows of a chunk. Raises ValueError if they belong to another number of steps.
+    # Return the numbers of some rows of a chunk unchanged. Raises ValueError if they have neither one column nor one
+    # for each step of the chunk.
     if numbers.shape[-1] not in (1, len(stored.info)):
         raise ValueError(f"it has the numbers of {numbers.shape[-1]} steps, and {len(stored.info)} steps")
     return numbers
