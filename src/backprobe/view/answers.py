@@ -66,12 +66,12 @@ class Answers:
         return packed({"others": self.beside()})
 
     def other(self, query: Query) -> Packed:
-        """The data of one such item, which is no run."""
+        """The data of one item that is shown with the runs."""
         shown = self._shown(query)
         return packed({"shown": shown.data}, shown.arrays)
 
     def names(self, query: Query) -> Packed:
-        """The names in one such item, which is no run."""
+        """The names in one item that is shown with the runs."""
         return packed({"names": list(self._shown(query).names)})
 
     def beside(self) -> list[dict[str, Any]]:
