@@ -229,9 +229,10 @@ class CheckedProgram(FollowedCalls[CallListener | None]):
     def differentiate(
         self, scope: ScopeId, site: CallSite, depth: int, function: Any, followed: Any, /, *args: Any, **kwargs: Any
     ) -> Any:
-        """Call a function that computes derivatives. Its result is right if the second derivatives inside are right.
+        """Call a function that computes derivatives.
 
-        All operations after the last followed function has returned belong to the backward pass.
+        The derivative of its result is right if the second derivatives of the calls inside are right. All operations
+        after the last followed function has returned belong to the backward pass.
         """
         since = self.left = self.calls.now()
         self.differentiating += depth
