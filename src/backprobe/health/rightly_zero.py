@@ -168,8 +168,9 @@ def _is_later_call(arrays: RecordArrays, at: int, start: int) -> bool:
 
 
 def _beside(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> list[int]:
-    # Return similar values with a gradient and the same consumer, whose names differ only in a number. For values of a
-    # function, there must also be a recorded value with zeros that may multiply them.
+    # Return values with a gradient whose names differ from the value's name only in a number, and that flow into a
+    # consumer of the value or into what is computed from it. If the value is no return value, another input of a
+    # consumer must contain zeros, which may multiply the value.
     if at not in arrays.graph.numbered:
         return []
     given = {one for each in consumers for one in arrays.graph.inputs[each]}

@@ -135,7 +135,7 @@ def _called(entry: Entry) -> Iterator[str]:
         for node in ast.walk(_parsed(entry)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 of = node.func.value
-                # exclude a library, such as ``torch`` in torch.relu(u)
+                # exclude names of libraries, such as ``torch`` in torch.relu(u)
                 if not isinstance(of, ast.Name) or of.id in recorded:
                     yield node.func.attr
 
