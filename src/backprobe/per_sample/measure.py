@@ -147,14 +147,16 @@ class SampleMeasure:
         # Equal weights, if the gradient of the batch shows that the loss is a mean or a sum; None if it is neither.
         at = self.is_finite.nonzero()[0]
         if len(at) < self.count and all(map(self._is_finite_in_batch, self.wanted)):
-            refuse_mixed(self.runs)  # a sample has NaN alone, but not in its batch
+            # the program gives NaN for a sample alone, but not for the same sample in its batch
+            refuse_mixed(self.runs)
         if not len(at):
             self.runs.notes.append("no sample has a finite gradient: whether the loss is a mean or a sum is not known")
             return numpy.ones(self.count)
         totals: Mapping[str, Any] = self.total
         times = 1
         if len(at) < self.count:
-            times = 2 if len(at) == 1 else 1  # with one sample, a mean would equal a sum
+            # a single sample is used twice, because with one sample a mean would equal a sum
+            times = 2 if len(at) == 1 else 1
             totals = self._totals([*at] * times)
         for nth, weight in enumerate((1 / (len(at) * times), 1.0)):
             sums = {name: weight * times * self.runs.backend.arrays.numbers(own) for name, own in self.sums.items()}
