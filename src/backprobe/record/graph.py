@@ -44,7 +44,7 @@ def kept(record: Record, key: object, make: Callable[[], T]) -> T:
     The result must not refer to the record, since a reference cycle would keep both alive for too long. It may refer to
     a copy of the record that ``alone`` returns.
     """
-    # writing to __dict__ of a frozen dataclass, as cached_property does
+    # a frozen dataclass forbids assignment, so this writes to its __dict__, as cached_property does
     found: dict[object, Any] = vars(record).setdefault(INDEX, {})
     if key not in found:
         found[key] = make()
@@ -169,7 +169,9 @@ class Graph:
         return at in self.parameters or not (is_written or self.sources(at) or entry.indirect)
 
     def begins(self, at: int) -> bool:
-        """Is the entry given or another leaf, so that no gradient flows further back from it?"""
+        """Is the entry a leaf: an argument, parameter or buffer, or another value from which no gradient flows further
+        back?
+        """
         return bool(self.entries[at].is_leaf) or self.is_given(at)
 
     def descendants(self, *positions: int) -> set[int]:

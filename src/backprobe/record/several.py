@@ -30,7 +30,7 @@ class Arithmetic(Protocol):
         """The number 1 as a tensor with the dtype and on the device of another."""
 
     def describe(self, tensor: Any) -> tuple[tuple[int, ...] | None, str | None, str | None]:
-        """Shape, dtype and device."""
+        """The shape, dtype and device of a tensor."""
 
 
 def joined(records: Mapping[str, Record], default: str | None = None) -> Record:
