@@ -47,8 +47,8 @@ class Falls:
         self.judged, self.is_over = 0, False
         self.steps: list[int] = []
         self.loss = numpy.empty(0)
-        self.norms: Matrix | None = None  # the norms for the values that modules return: rows × steps
-        self.total = numpy.empty(0)  # the norm for all parameters together; NaN if there are none
+        self.norms: Matrix | None = None  # for each module's return value, the norm of its gradient: rows × steps
+        self.total = numpy.empty(0)  # the norm of the gradients of all parameters together; NaN if there are none
         self.next_end = LEAST
 
     def look(self, window: Window, name: str, steps: Steps, numbers: Matrix) -> None:

@@ -66,7 +66,8 @@ class PicksRule:
 
 
 def _names(values: Table, known: Collection[str]) -> Sequence[str]:
-    # The rows from which the loss may pick.
+    # Return the names of the values from which the loss may pick scores: the model's return values, or all values if
+    # the model returns only its loss.
     returned = [name for name in values.names if name.partition(".")[0] == "return"]
     is_loss = bool(returned) and not numpy.any(values.part(returned)["count"] > 1)
     return [name for name in (values.names if is_loss else returned) if name in known]

@@ -51,7 +51,8 @@ def with_ranks(one: Alert, reader: RunReader) -> Alert:
 
 
 def _compared(kind: str, sick: Sequence[int], before: Mapping[int, Mapping[str, Any]]) -> list[str]:
-    # Facts: how much larger the numbers of the first such process were than those of the others in the steps before.
+    # Return a fact: how much larger the numbers of the first process with NaN or Inf were than those of the other
+    # processes, in the steps before.
     rms = {
         rank: float(numpy.sqrt(own["squares"].sum() / own["finite"].sum()))
         for rank, own in before.items()

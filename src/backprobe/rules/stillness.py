@@ -156,8 +156,8 @@ class Unchanged:
 
 
 class NotStepped:
-    """Finds parameters whose optimizer does not step: they have no numbers after the first step, or a gap
-    reports it.
+    """Finds parameters whose optimizer does not step: they have no numbers after the first step, or a gap says that the
+    optimizer did not step.
     """
 
     def __init__(self) -> None:
