@@ -24,8 +24,8 @@ LOGGED = "logged"
 SCALE = "loss scale"
 """The name under which the scale of a ``GradScaler`` is logged."""
 FEW, MANY, MORE = 8, 20, 4
-"""The number of backward passes that shows that nothing ends a step. In a step, these are more than ``MORE`` times as
-many as in any earlier step and at least ``FEW``; or ``MANY`` if no step has ended yet.
+"""It is assumed that nothing ends a step if its backward passes are more than ``MORE`` times as many as those of any
+earlier step, and at least ``FEW``; or if there are ``MANY`` before any step has ended.
 """
 Fetch = Callable[[Mapping[int, Any]], Callable[[], Mapping[int, Row]]]
 
