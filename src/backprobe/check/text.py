@@ -112,7 +112,8 @@ NAMED = 2  # how many places a heading names
 
 
 def sentence(reason: Reason) -> str:
-    """
+    """Return the sentence of a reason.
+
     >>> sentence(Reason("layout", {"layout": "torch.sparse_coo"}))
     'an argument is a tensor of layout torch.sparse_coo'
     """
