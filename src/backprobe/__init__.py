@@ -239,7 +239,8 @@ if not typing.TYPE_CHECKING:  # type checkers do not see this function, because 
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
         from backprobe.errors import RemovedName, UnknownAttribute
 
-        # Python would replace the message of an AttributeError in ``from backprobe import name``.
+        # In ``from backprobe import name`` raise RemovedName, because Python would replace an AttributeError's message
+        # by its own.
         is_import = sys._getframe(1).f_globals.get("__name__") == "importlib._bootstrap"
         raise (RemovedName if is_import else UnknownAttribute)(
             f"bp.{name} is no longer public",

@@ -22,7 +22,10 @@ from backprobe.record.typed import P
 from backprobe.recording import Recording
 
 PROBED = r"^create_graph=True|^bp\.probe\(([\w<>]+)(?:, ('[^']*'))?\)(?=\(|$)"
-"""A pattern for error messages: it finds a call of ``probe``, with the function and the name as groups."""
+"""A pattern that finds a call of ``probe`` in an error message, so that the message can show the user's call instead.
+
+Its groups are the function and the name.
+"""
 
 
 def jacobian(

@@ -58,7 +58,8 @@ def indented(text: str, by: int) -> str:
 
 
 def _is_meant(raised: Any) -> bool:
-    # Is the exception that pytest shows an error of backprobe? A bug inside backprobe should keep every frame.
+    # Did backprobe raise this error on purpose? Only then pytest hides the frame: a bug inside backprobe should show
+    # all frames.
     return isinstance(raised.value, BackprobeError)
 
 
@@ -68,7 +69,7 @@ class BackprobeError(Exception):
     ``asked``, ``found``, ``why`` and ``next`` hold the four parts of the message.
     """
 
-    # without this mark, Keras would replace an error that passes through a layer's call by one without the parts
+    # without this mark, Keras would replace an error raised inside a layer's call by an error without the four parts
     _keras_call_info_injected = True
 
     def __init__(self, headline: str, *, asked: str = "", found: str = "", why: str = "", next: str = "") -> None:

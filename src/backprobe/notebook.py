@@ -254,7 +254,7 @@ def _shorten(error: BaseException, file: str) -> None:
 
 
 def _from(error: BaseException, begins: Callable[[str], bool]) -> TracebackType | None:
-    # The traceback from the first frame whose file satisfies ``begins``.
+    # Return the traceback from the first frame whose file name satisfies the function ``begins``.
     place = error.__traceback__
     while place is not None and not begins(place.tb_frame.f_code.co_filename):
         place = place.tb_next

@@ -17,7 +17,7 @@ LEGEND = ("fill and line width: powers of 10 of the attribution, the largest str
 
 
 def drawable(result: Any, edges: Mapping[tuple[str, str], float]) -> Drawable:
-    """The drawing of these edges. Raises BadOption if there are none."""
+    """Return the drawing of the given edges. Raises BadOption if there are none."""
     if not edges:
         raise BadOption(
             "there are no edges to draw",
@@ -51,7 +51,7 @@ def drawable(result: Any, edges: Mapping[tuple[str, str], float]) -> Drawable:
 
 
 def _of_edges(record: Record, edges: Mapping[tuple[str, str], float]) -> Record:
-    # Keep only the values at the ends of these edges.
+    # Return the record with only the values at the ends of ``edges``.
     ends = {name for way in edges for name in way}
     old = [at for at, entry in enumerate(record.entries) if entry.name in ends]
     new = {at: position for position, at in enumerate(old)}

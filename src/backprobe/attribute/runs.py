@@ -42,7 +42,10 @@ class RunSide:
 
 @dataclass(frozen=True)
 class Prepared:
-    """The results of both forward runs, and the backward runs to do: for which values, at which point."""
+    """The results of both forward runs, and the backward runs that remain to be done, as ``tasks``.
+
+    Each task has the values of one chunk, and the point between the two runs at which their gradients are computed.
+    """
 
     record: Record
     outputs: tuple[float, float]
@@ -91,7 +94,7 @@ class AttributionRuns:
         self.sums = Sums(self.arrays, asked.axis, asked.axes)
         self.notes: list[str] = []
         self.keys: dict[str, str] = {}
-        """For the printed name of each value, the name by which it is replaced."""
+        """Maps the printed name of each value to the name under which a run can replace the value."""
 
     def prepared(self) -> Prepared:
         """Do the forward runs. Raises BadOption, NothingMatched and BadOutput."""

@@ -15,7 +15,9 @@ SINGLE = 4  # bytes of single precision: narrower numbers are widened, otherwise
 
 
 class Sums:
-    """Sums over several runs. Indices along ``axes`` are kept apart; ``asked`` is that option as the user wrote it."""
+    """Sums over several runs. Indices along ``axes`` are kept apart; ``asked`` is the user's value of the option
+    ``axis``.
+    """
 
     def __init__(self, arrays: Arrays, asked: Any, axes: Sequence[int]) -> None:
         self.arrays, self.asked, self.axes = arrays, asked, axes
@@ -42,7 +44,10 @@ class Sums:
             self.edges[way] = self.edges.get(way, 0.0) + number
 
     def flow(self, changes: Mapping[str, Any]) -> Callable[[str, Any], float | None]:
-        """Return a function that turns a gradient along an edge into an attribution, or None for other values."""
+        """Return a function of a value's name and of a gradient that flows along an edge from this value.
+
+        The function returns the attribution of the edge, or None if ``changes`` does not contain the value.
+        """
 
         def flow(name: str, flowed: Any) -> float | None:
             return float(self._product(changes[name], flowed)) if name in changes else None

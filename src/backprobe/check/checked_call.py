@@ -39,7 +39,7 @@ class DirectionCheck:
 
     @property
     def differs(self) -> bool:
-        """Do the two differ by more than noise?"""
+        """Do the analytic and the numeric derivative differ by more than noise?"""
         return not abs(self.analytic - self.numeric) <= TRUSTED * self.noise
 
     @property
@@ -103,7 +103,7 @@ class CheckedCall:
             return self._at([value + step * one for value, one in zip(self.values, around, strict=True)])
 
         self.scatter = scatter(moved, self.epsilon**0.5)  # at this step, third differences are smaller than rounding
-        # also measured away from the inputs' values, because an output may be 0 only at those values
+        # the outputs are also measured away from the inputs' values, because an output may be 0 only at those values
         self.size = numpy.fmax(abs(self.at_rest), abs(moved(self.widest)))
 
     def _is_single(self) -> bool:
@@ -112,7 +112,8 @@ class CheckedCall:
         moved = self._at([value + TINY * self.direction(at) for at, value in enumerate(self.values)])
         with numpy.errstate(over="ignore", invalid="ignore"):
             is_single = numpy.array_equal(moved.astype(numpy.float32), moved)
-        # most outputs must have changed, because the results of a step function also have few digits
+        # A step function also returns numbers with few digits, but a small step leaves most of them unchanged. So most
+        # outputs must have changed.
         return is_single and bool((moved != self.at_rest).mean() > 0.5)
 
     def _at(self, values: Sequence[Any]) -> Any:
@@ -186,7 +187,10 @@ class CheckedCall:
         return Outline(slopes, {code: int(mask.sum()) for code, mask in masks.items()}, checked, frozenset(hopeless))
 
     def known(self, found: Slope, among: Any) -> Any:
-        """Return a mask of the outputs in ``among`` whose slope is known precisely enough: none of them, or most."""
+        """Return a mask of the outputs in ``among`` whose slope is known precisely enough.
+
+        The mask is empty if the typical error is too large.
+        """
         finite = numpy.isfinite(found.error) & among
         scale, size = _rms(found.value[finite]), _rms(self.size[finite & numpy.isfinite(self.size)])
         moving = finite & (found.value != 0) if found.value[finite].any() else finite
@@ -209,7 +213,10 @@ class CheckedCall:
         ]
 
     def push(self, at: int, cotangent: Any, direction: Any) -> float | None:
-        """Return what ``pull`` should give along a direction, by forward-mode differentiation; None if impossible."""
+        """Return the derivative along a direction by forward-mode differentiation; None if that is impossible.
+
+        The gradient from ``pull``, multiplied by the direction, should give the same number.
+        """
         try:
             moves = self.operation.push(self.values, at, direction)
         except Exception:  # noqa: BLE001  # a derivative written by hand may have no other direction

@@ -40,7 +40,10 @@ class CallListener(CodeListener):
         self.calling: CallSite | None = None  # the call that is being made
 
     def call(self, function: Any, may_write: bool = False, at: int = NO_CALL, /) -> Any:
-        """The callable to use instead of a function: a version that reports, or one that calls and checks."""
+        """Return the callable to run instead of a function.
+
+        It is a rewritten version of the function, which reports the calls inside, or a wrapper that checks this call.
+        """
         if type(function) is BuiltinFunctionType and function in frame_builtins.LOOKS_AT_FRAME:
             return frame_builtins.seen_by(function)
         program = self.program
@@ -219,16 +222,17 @@ class CheckedProgram(FollowedCalls[CallListener | None]):
         self._may_write(scope, site, function, args)
         made = self.calls.record(function, args, {})
         result = function(*args)
-        if self.calls.now() == since:  # the result existed before, as for ``x.grad``
+        if self.calls.now() == since:  # no operation has run, because the result existed before, as for ``x.grad``
             return result
         return self._checked(scope, site, made, result, since)
 
     def differentiate(
         self, scope: ScopeId, site: CallSite, depth: int, function: Any, followed: Any, /, *args: Any, **kwargs: Any
     ) -> Any:
-        """Call a function that computes derivatives. Its result is right if the second derivatives inside are right.
+        """Call a function that computes derivatives.
 
-        All operations after the last followed function has returned belong to the backward pass.
+        The derivative of its result is right if the second derivatives of the calls inside are right. All operations
+        after the last followed function has returned belong to the backward pass.
         """
         since = self.left = self.calls.now()
         self.differentiating += depth
@@ -296,7 +300,7 @@ class CheckedProgram(FollowedCalls[CallListener | None]):
             return given
         assert caller is not None
         assert caller.calling is not None
-        # the outer function determines the arguments of this one
+        # the arguments are left out, because the outer function chooses them, not the program
         site = dataclasses.replace(caller.calling, arguments=())
         return functools.partial(self.call, caller.scope, site, argument)
 
@@ -325,6 +329,7 @@ METHODS = (MethodType, BuiltinMethodType)
 
 
 def _is(function: Any, one: Any) -> bool:
-    if isinstance(function, METHODS):  # each access to a method creates a new object
+    # methods are compared by function and object, because each access to a method creates a new one
+    if isinstance(function, METHODS):
         return function.__self__ is one or (isinstance(one, METHODS) and function == one)
     return function is one or type(function) is one

@@ -14,7 +14,7 @@ from backprobe.check.differences import TRUSTED
 from backprobe.record.reasons import Reason
 
 MOST = 144  # number of elements that are compared one by one; a larger input is sampled
-# size of the smallest sample, and number of outputs that all differences of a sample compute together
+# the smallest number of sampled elements, and the number of outputs that may be computed to compare them all
 FEWEST, NUMBERS = 8, 2**19
 SHOWN = 3
 ALIKE = 1e-4  # ratios count as equal if they differ by less than this, relatively
@@ -50,7 +50,7 @@ class Wrong:
     count: int = 0  # how many of the compared elements are wrong
     seen: int = 0
     size: int = 0
-    like: Input | None = None  # the input that should get this gradient
+    like: Input | None = None  # another input, for which this gradient would be right
     outputs: tuple[int, ...] = ()  # the outputs through which the gradient is wrong; empty if it is wrong through all
     is_by_hand: bool = False  # True if the backward pass is not the transpose of the forward derivative
     # True if the numbers are gradients of the sum of the outputs, False if of a random weighting
@@ -115,7 +115,8 @@ def _element(call: CheckedCall, at: int, cotangent: Any, gradient: Any, place: i
 
 
 def _sample(call: CheckedCall, at: int, cotangent: Any, gradient: Any) -> list[int]:
-    # Return a random sample of elements, smaller if each comparison takes longer, and one element known to be wrong.
+    # Return a random sample of elements, and one element known to be wrong. The sample is smaller if the call has many
+    # outputs, because each comparison then takes longer.
     count = max(FEWEST, min(MOST // 2, NUMBERS // len(call.at_rest)))
     places = call.random.choice(call.values[at].size, count, replace=False)
     return sorted({*map(int, places), _search(call, at, cotangent, gradient)})

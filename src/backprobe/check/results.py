@@ -40,7 +40,8 @@ PARTIAL = UNJUDGED | {"skipped"}
 
 
 MOST_TWICE = 64  # number of calls whose second derivatives are checked because the program differentiates gradients
-# the most elements in the arguments of one of these calls, because copies are kept until the program ends
+# second derivatives are not checked for calls whose arguments have more elements, because copies of the arguments are
+# kept until the program ends
 LARGEST_TWICE = 2**20
 
 

@@ -87,7 +87,7 @@ SENTENCES = {
     ),
     "hooked": "it has hooks, and what they do to values and gradients is not checked",
     "skipped": "skipped as asked, {calls}",
-    # the function whose gradients a finding is about
+    # the function of the outputs whose gradient was compared
     "of_sum": " (of the sum of its outputs)",
     "of_weights": " (of its outputs with random weights)",
     # the appearance of a wrong gradient
@@ -112,7 +112,8 @@ NAMED = 2  # how many places a heading names
 
 
 def sentence(reason: Reason) -> str:
-    """
+    """Return the sentence of a reason.
+
     >>> sentence(Reason("layout", {"layout": "torch.sparse_coo"}))
     'an argument is a tensor of layout torch.sparse_coo'
     """
@@ -120,7 +121,7 @@ def sentence(reason: Reason) -> str:
 
 
 def remark(about: tuple[str, Reason], count: int, said: str = "") -> str:
-    """Return a sentence about a place and how often it applies, with ``said`` before the sentence."""
+    """Return a sentence about a place: the text ``said``, the sentence of the reason, and the number of times."""
     where, reason = about
     return f"{where}: {said}{sentence(reason)}" + (f" ({count} times)" if count > 1 else "")
 

@@ -20,7 +20,7 @@ ROUNDED = 100 * 2.0**-23  # relative: a symmetric matrix may deviate this much i
 BLIND = 0.1  # relative: if noise may be larger than this, the gradient counts as unchecked, not as right
 FINE = 1e-3  # relative: if errors above this could go unnoticed, a remark says so
 UNLIKE = 1e-2  # relative: forward and backward iterations of a solver may differ by this much
-AGAIN = 3  # number of directions tried again after one has shown a difference
+AGAIN = 3  # number of further directions that are tried after one direction has shown a difference
 
 
 @dataclass
@@ -89,7 +89,8 @@ class _InputCheck:
     verdict: Verdict
 
     def compare(self, gradient: Any, direction: Any, is_known: bool) -> bool:
-        # Compare along one direction, and along others if the two differ. Returns False if noise hides too much.
+        # Compare the analytic and the numeric derivative along one direction, and along further directions if they
+        # differ. Returns False if noise hides too much.
         call, found = self.call, self.outline.slopes[self.at]
         finite = numpy.isfinite(gradient)
         if not finite.all():

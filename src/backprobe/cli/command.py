@@ -1,4 +1,7 @@
-"""The command ``backprobe``. Only the verb ``view`` is imported with it: its server runs long and should stay small."""
+"""The command ``backprobe``. The module of ``view`` is imported immediately; those of all other verbs only when needed.
+
+The server of ``view`` runs for a long time, and should not keep the other verbs in memory.
+"""
 
 from __future__ import annotations
 

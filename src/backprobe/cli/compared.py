@@ -33,7 +33,7 @@ def compared(
 
     Raises BadOption, and the errors of the functions themselves, ``probe``, ``load`` and ``diff``.
     """
-    if html is not None:  # checked before anything runs
+    if html is not None:  # the path is checked before the programs run, which may take long
         check_html(Path(html), f"backprobe diff {a} {b} --html {html}", "comparison")
     layouts = {name: _axes(axes) for name, axes in _pairs("layout", layout, "**.kernel=T").items()}
     renames = _pairs("rename", rename, "h.*=layers.*")

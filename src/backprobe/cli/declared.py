@@ -28,7 +28,7 @@ OPTIONS = {
         ORDER,
         # the verb also accepts pairs of names, which a command line cannot express
         replace(CONVENTION, allowed=tuple(CONVENTIONS), next='"flax"', says=""),
-        # a command accepts one value and can be given the option several times
+        # on the command line, this option accepts a single value, and can be repeated
         replace(WHAT, kind=str, allowed=KINDS, next="'grad'", says=""),
         replace(EXPORTING, name="to", next="'parquet'"),
         Option("steps", int, 1, "2"),

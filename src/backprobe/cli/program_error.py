@@ -41,7 +41,7 @@ def show(error: BaseException) -> None:
         seen.add(id(one))
         one.__traceback__ = _of_program(one.__traceback__)
         one = one.__cause__ or one.__context__
-    # computed here for an error that no probe saw, such as one raised while the file was imported
+    # the note is computed here for an error that no probe saw, such as one raised while the file was imported
     note = rebound_note(error)
     if note is not None and note not in getattr(error, "__notes__", ()):
         error.add_note(note)

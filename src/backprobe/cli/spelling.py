@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import click
 
 GIVEN = re.compile(r"(leave out )?\b(\w+)=(?:(['\"])([\w.#/:*\[\]-]+)\3|([\w.:/-]*+)(?![(\[{'\"]))")
-"""Patterns of keyword arguments: one with its value, and one to leave out."""
+"""Matches keyword arguments in a suggestion: ``of='loss'``, or after "leave out" also ``of=`` without a value."""
 LAMBDA = re.compile(r",? or of=lambda .*")  # a lambda cannot be written in a shell
 TENSOR = re.compile(r"cotangent=(?:torch|tf|jnp)\.ones\(\((.*?),?\)\)")
 SPELLED = (

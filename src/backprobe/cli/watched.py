@@ -26,7 +26,7 @@ from backprobe.watch.options import DEFAULT
 from backprobe.watch.script import ScriptWatch
 
 MOST = 3
-"""The number of alerts and gaps of each run that are printed at the end."""
+"""The largest number of alerts and gaps of each run that are printed at the end."""
 
 
 def watched(

@@ -16,7 +16,8 @@ import sympy
 from backprobe.derive.formula import Unwritten, fits
 from backprobe.derive.tree import ARITHMETIC, Apply, Number, Symbol, Tree, apply, expanded, number_of, parts
 
-LONGEST_POWER = 1100  # bits of a power of two constants: more than a double can hold
+# the most bits of a power of constants that is still computed; a larger one would not fit into a double
+LONGEST_POWER = 1100
 LARGEST = 300  # nodes of a derivative; a larger one is not written out
 MODEST = 1_000_000  # sympy evaluates a function of a constant only if the constant is at most this large
 CONSTANTS = {sympy.pi: Apply("pi", ()), sympy.E: Apply("e", ())}

@@ -29,7 +29,7 @@ class NumberRounding:
 
     @classmethod
     def of(cls, dtypes: Iterable[str | None]) -> NumberRounding:
-        """The lowest precision among these dtypes."""
+        """Return the lowest precision among some dtypes."""
         found = [DTYPES[dtype] for dtype in dtypes if dtype in DTYPES] or [DTYPES["float64"]]
         return max(found, key=lambda rounding: rounding.eps)
 

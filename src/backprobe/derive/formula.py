@@ -145,7 +145,7 @@ class _Builder:
     def applied(
         self, node: ast.expr, function: str, operands: Sequence[ast.expr], keywords: Sequence[ast.keyword] = ()
     ) -> Tree:
-        # Build an operator or a known function with these operands. Raises Unwritten for any other call.
+        # Build an operator or a known function with some operands. Raises Unwritten for any other call.
         if function == "matmul":
             raise Unwritten("matmul is not elementwise")
         if function not in OPERANDS:

@@ -27,7 +27,9 @@ Written: TypeAlias = tuple[str, int]
 
 @dataclass(frozen=True)
 class FormulaRow:
-    """A row of equal terms, with an optional subject before them, and a source line after them."""
+    """One line of a derivation: terms joined by equals signs, an optional subject before them, and a source line after
+    them.
+    """
 
     terms: Sequence[Tree]
     about: Tree | None = None

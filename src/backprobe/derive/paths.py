@@ -17,7 +17,9 @@ class Paths:
     start: int
     end: int
     order: tuple[int, ...]
-    inputs: Mapping[int, Mapping[int, Edge]]  # the edges of these entries that lie on the paths
+    # for each of these entries, by its position: the edges into it that lie on the paths, by the position of their
+    # source
+    inputs: Mapping[int, Mapping[int, Edge]]
     counts: Mapping[int, int]  # for each entry, the number of paths from the start to it
 
     @property
@@ -25,7 +27,7 @@ class Paths:
         return self.counts.get(self.end, 0)
 
     def leads(self, start: int, end: int) -> bool:
-        """Is there a path from one of these entries back to another?"""
+        """Does a path lead from the entry ``start`` back to the entry ``end``?"""
         return end in reached([start], self.inputs.__getitem__)
 
     def listed(self) -> list[tuple[int, ...]]:

@@ -61,7 +61,7 @@ PRIMITIVE = {
     "sigmoid": 1,
     **KINKED,
 }
-"""The number of operands of each basic function, which is not defined by other functions."""
+"""The number of operands of each basic function. Basic functions are not defined by other functions."""
 
 
 def apply(op: str, *args: Tree) -> Tree:

@@ -79,10 +79,10 @@ class _Aligning:
         self._rebound()
 
     def _named(self, full: str, to: str, *, is_renamed: bool) -> int | None:
-        # Return the entry of ``b`` with this name: the one with the same counts, or else at the same place. There is
-        # none for a name that one program binds more often; ``_rebound`` handles such names. There is none if one
-        # program calls a module more often, such as once for each micro-batch, because its values then have other
-        # shapes. There is none if an output occurs more often, because each occurrence then has its own loss.
+        # Return the entry of ``b`` with this name: the one with the same counts, or else at the same place. Return None
+        # in three cases. If one program binds the name more often, ``_rebound`` handles the name. If one program calls
+        # a module more often, such as once for each micro-batch, the module's values have other shapes. If an output
+        # occurs more often, each occurrence has its own loss.
         own, others = self.a.graph.calls[strip(full)], self.b.graph.calls.get(to, [])
         same = [other for other in others if counts(other) == counts(full)]
         if not same and len(own) == len(others) and is_renamed:
@@ -100,7 +100,8 @@ class _Aligning:
         return found if is_alike else None
 
     def _is_same_part(self, full: str, other: str) -> bool:
-        # Is the name either outside of a return value, or a part of one that has the same parts in both recordings?
+        # Do both names belong to return values with the same parts? Also True if one of them belongs to no return
+        # value.
         calls = call_of(full), call_of(other)
         if calls[0] is None or calls[1] is None:
             return True

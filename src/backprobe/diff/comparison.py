@@ -227,7 +227,9 @@ class Comparison:
         return self._in_a(at, self._used_in_a) | self._in_b(at, self._used_in_b)
 
     def uses_in_first_only(self, at: int) -> set[int]:
-        """The uses of a pair whose gradient flows back in the first recording only."""
+        """The uses of a pair that exist only in the first recording, so that only there a gradient flows back from
+        them.
+        """
         return self._in_a(at, self._used_in_a) - self._in_b(at, self._used_in_b)
 
     def _used_in_a(self, at: int) -> Iterable[int]:

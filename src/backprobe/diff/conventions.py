@@ -15,7 +15,10 @@ from backprobe.record.options import Option
 
 WEIGHT, BIAS, MEAN, VARIANCE = "weight", "bias", "mean", "variance"
 INPUT, STATE, PACKED = "input ", "state ", "packed "
-"""Prefixes of roles in a recurrent layer: the parameter multiplies the input, or the state, or packs several others."""
+"""Prefixes of the roles of parameters in a recurrent layer.
+
+The parameter multiplies the input or the state, or it packs several others.
+"""
 
 ROLES = {
     "weight": WEIGHT,

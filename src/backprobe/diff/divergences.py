@@ -1,4 +1,4 @@
-"""Turns differences into findings: the line, the numbers, and the evidence that the difference begins there."""
+"""Turns differences into findings: the line, the numbers, and the evidence that the difference begins at this line."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class Measured(Floor):
     origin: str = ""
 
     def at_least(self, eps: float, own: Size) -> Measured:
-        """The same floor, raised to at least the rounding of one operation with this eps."""
+        """This floor, raised to at least the rounding error of one operation with this eps."""
         return Measured(max(self.rms, ONE * eps * own.rms), max(self.largest, ONE * eps * own.largest), "", self.origin)
 
 

@@ -193,8 +193,8 @@ def _has_equal_bits(x: Any, y: Any) -> bool:
 
 
 def _overflown(infinite: Any, mask: Any, dtype: str) -> Any:
-    # Return a mask of elements that are -Inf on one side only because its dtype cannot hold the finite mask number of
-    # the other side.
+    # Return a mask of the elements that are -Inf in one array and a large negative number, as in an attention mask, in
+    # the other. They count as equal, because the dtype of the first array cannot hold that number.
     return (infinite == -numpy.inf) & (mask < min(MASK, -LARGEST.get(dtype, numpy.inf)))
 
 

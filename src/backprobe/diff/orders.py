@@ -100,6 +100,7 @@ def feature_maps(records: Sequence[Record], conventions: tuple[Convention, Conve
 def _part(rows: Rows, reading: ParameterReading, *, is_turned: bool) -> Rows:
     # Return a part of a parameter, cut along its output axis.
     rows = rows.transpose() if is_turned else rows
-    rows = rows.reshape((-1,)) if rows.ndim and rows.shape[0] % reading.of else rows  # the parameter packs two biases
+    # the parameter packs two biases in two rows, which are joined
+    rows = rows.reshape((-1,)) if rows.ndim and rows.shape[0] % reading.of else rows
     size = rows.shape[0] // reading.of if rows.ndim else 0
     return Rows(rows.stored[reading.part * size : (reading.part + 1) * size], rows.dtype)

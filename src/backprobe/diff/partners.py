@@ -14,10 +14,11 @@ from backprobe.diff.side import Side
 
 
 class Partners:
-    """For each module of the first recording, its partner in the second. ``of`` maps a path to the partner's path, and
-    to the code of the way by which the partner was found.
+    """Pairs the modules of two recordings. ``of`` maps the path of a module in the first recording to its partner's
+    path.
 
-    ``known`` are matches of parameters by name or by a rename. Each module has at most one partner.
+    It also has a code that says how the partner was found. ``known`` are matches of parameters by name or by a rename.
+    Each module has at most one partner.
     """
 
     def __init__(self, a: Side, b: Side, known: Iterable[Match]) -> None:

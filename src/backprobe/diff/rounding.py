@@ -15,7 +15,7 @@ from backprobe.diff.floor import Floor, Size
 
 ULPS = 8
 INPUTS = 4
-"""The number of inputs of a single operation; a value with more inputs is computed by several operations."""
+"""The largest number of inputs of a single operation; a value with more inputs is computed by several operations."""
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ def compared(
 
 
 def _unlike(found: Settled) -> Iterator[str]:
-    # Yield a note on pairs that turned out to be different values.
+    # Yield a note on pairs that were matched by name, but whose numbers show that they are different values.
     if found.unlike:
         pairs = [f"{a!r} and {b!r}" for a, b in found.unlike]
         yield f"not one value, as all that is computed from them agrees: {listed(pairs, text.MOST)}"

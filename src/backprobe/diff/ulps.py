@@ -35,7 +35,7 @@ def ulps(a: Any, b: Any, dtype: str) -> int | None:
 
 
 def distance(a: Any, b: Any, dtype: str) -> int:
-    """The same distance for numbers that are given as integers with the bits of this dtype."""
+    """The largest distance of two numbers in steps of this dtype, given the integers with the same bits."""
     if int((a ^ b).min()) < 0:  # the numbers have opposite signs
         opposite = (a ^ b) < 0
         zero = numpy.iinfo(a.dtype).min  # the bits of -0

@@ -24,7 +24,7 @@ class View:
     roll: bool = False  # True if loops and repeated modules are rolled up
     apart: int = 12  # a value with at least this many consumers is drawn beside each of them
     contributions: bool = False  # True if edges show upstream × local
-    turns: bool = False  # True if only the turns of loops are rolled up, not repeated modules
+    turns: bool = False  # True if only the iterations of loops are rolled up, not repeated modules
     collapsed: bool = False  # True if the depth was chosen to fit a page, False if the user gave it
 
 
@@ -39,7 +39,7 @@ class CircuitRow:
     value: str
     gradient: str
     at: int  # the position of its entry
-    grad: str = "missing"  # ok, zero, nonfinite, missing, data, blamed
+    grad: str = "missing"  # the state of its gradient: ok, zero, nonfinite, missing, data, blamed
     level: int | None = None
 
 
@@ -56,7 +56,7 @@ class Node:
     expression: str = ""
     lines: tuple[str, ...] = ()
     rows: tuple[CircuitRow, ...] = ()
-    grad: str = "missing"  # ok, zero, nonfinite, missing, data, blamed
+    grad: str = "missing"  # the state of its gradient: ok, zero, nonfinite, missing, data, blamed
     level: int | None = None
 
 

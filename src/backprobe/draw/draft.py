@@ -99,7 +99,7 @@ class Draft:
         return replace(node, lines=lines, grad=captions.kind(worst), level=captions.level(worst))
 
     def _loop_node(self, key: str, positions: Sequence[int]) -> Node:
-        # The node of a loop or of repeated modules, which shows the first and the last turn.
+        # The node of a loop or of repeated modules, which shows the first and the last iteration.
         turns: dict[str, list[int]] = defaultdict(list)
         for at in positions:
             turns[self.grouping.node_of_box[self.graph.box_of[at]] or str(at)].append(at)
@@ -120,8 +120,8 @@ class Draft:
         return self._like_worst(node, positions)
 
     def _ends(self, *turns: tuple[str, Sequence[int]]) -> Iterator[CircuitRow]:
-        # Yield the rows of the first and the last turn of a loop. If a turn has several values, each value has one row
-        # for both turns.
+        # Yield the rows of the first and the last iteration of a loop. If an iteration has several values, each value
+        # has one row for both iterations.
         values = [self._values(*turn) for turn in turns]
         if {len(own) for own in values} == {1}:
             for name, (at,) in zip(("first", "last"), values, strict=True):

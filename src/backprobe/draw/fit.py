@@ -18,7 +18,7 @@ from backprobe.show.captions import Captions
 # with at most this number of values, repeated modules are not rolled up, and every value may be drawn
 FEW = 60
 MORE = 1.5  # pages that a drawing may take if no drawing of one page shows enough
-ENOUGH = 8  # number of nodes that shows enough, without rolling up repetitions
+ENOUGH = 8  # a drawing with at least this number of nodes shows enough, even if repetitions are rolled up
 CROWDED = 120  # a drawing with more nodes than this never fits a page
 MOST = 2500  # the largest number of nodes, because dot needs minutes for more
 DIRECTIONS = {"right": "LR", "down": "TB"}
@@ -64,10 +64,10 @@ def drawn(captions: Captions, view: View, direction: str | None) -> Drawn:
 
 def _chosen(captions: Captions, view: View, direction: str | None) -> Draft:
     # Return the most detailed draft that fits a page. Repetitions are rolled up only if too little would be visible
-    # otherwise: first the turns of loops, then, if there are many values, repeated modules too. If no draft that fits
-    # shows enough, a draft of somewhat more than a page is accepted. If there is none, few values are all shown; for
-    # many values, the draft with the most nodes that fits is used, or else the one with the fewest nodes. Boxes that
-    # the user wants open are opened at the end, so they may need more room.
+    # otherwise: first the iterations of loops, then, if there are many values, repeated modules too. If no draft that
+    # fits shows enough, a draft of somewhat more than a page is accepted. If there is none, a record of few values is
+    # drawn in full. For a record of many values, the draft with the most nodes that fits is used, or else the one with
+    # the fewest nodes. Boxes that the user wants open are opened at the end, so they may need more room.
     closed = replace(view, opened=frozenset())
     are_few = len(Draft(captions, closed).grouping.drawn) <= FEW
     rolled = [closed, replace(closed, turns=True), replace(closed, roll=True)][: 2 if are_few else 3]
@@ -115,7 +115,7 @@ def _laid_out(draft: Draft, direction: str | None) -> Drawn:
     circuit = draft.circuit()
     way = DIRECTIONS[direction] if direction else _direction(circuit)
     found = Drawn(circuit, way, svg(circuit, way))
-    # turn a drawing that is higher than a page
+    # a drawing from left to right that is higher than a page is drawn downwards instead
     if direction is None and way == DIRECTIONS["right"] and found.pages > 1:
         return _laid_out(draft, "down")
     return found

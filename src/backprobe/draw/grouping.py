@@ -131,7 +131,7 @@ class Grouping:
 
     @cached_property
     def flows(self) -> dict[tuple[str, str], list[Flow]]:
-        """The flows between each two nodes, by their keys."""
+        """The flows between each two nodes, by the keys of the nodes."""
         found: dict[tuple[str, str], list[Flow]] = defaultdict(list)
         for flow in self.all_flows:
             source, target = self.key(flow.source), self.key(flow.target)
@@ -184,7 +184,7 @@ class Grouping:
         return found
 
     def _is_inside(self, flow: Flow, source: str, target: str) -> bool:
-        # Does a flow stay inside one node? A flow from one turn of a loop to the next does not.
+        # Does a flow stay inside one node? A flow from one iteration of a loop to the next does not.
         boxes = {self.node_of_box[self.graph.box_of[at]] for at in (flow.source, flow.target)}
         return source == target and (not source.startswith(LOOP) or (len(boxes) == 1 and None not in boxes))
 
@@ -218,7 +218,7 @@ def opened_by(patterns: str | Sequence[str], graph: Graph) -> frozenset[str]:
 
 
 def with_those_around(boxes: Collection[str | None], graph: Graph) -> frozenset[str]:
-    """Return these boxes, and all boxes around them."""
+    """Return some boxes together with all boxes around them."""
     opened = set(boxes)
     while added := {graph.boxes[box].around for box in opened if box is not None} - opened:
         opened |= added
@@ -232,7 +232,7 @@ def _is_drawn(entry: Entry, is_read: bool, is_linked: bool) -> bool:
 
 
 def rolls_of(graph: Graph, view: View) -> dict[str, str]:
-    """Return the loop of each box, by the box, and of each value outside of these boxes, by its position.
+    """Map each box, and each value outside of these boxes, to its loop. The keys are boxes, and positions of values.
 
     A box that the user wants open belongs to no loop.
     """

@@ -49,7 +49,7 @@ class Tasks:
         self.data = pickled(work, parts, asked)
         self.done: dict[int, Any] = {}
         self.stack = ExitStack()
-        self.error: BaseException | None = None  # the error by which a worker was lost
+        self.error: BaseException | None = None  # the error that ended a worker
 
     def run(self, advance: Callable[[str], None]) -> list[Any]:
         """The results of all tasks in order. Raises the errors of tasks, BadOption and WorkerLost."""

@@ -25,7 +25,10 @@ class Work(Protocol):
 
 @dataclass(frozen=True)
 class Parcel:
-    """Where a worker finds the work: in a file on its machine, or in the parcel itself; and which process sent it."""
+    """Tells a worker how to get the work: from a file on its machine, or from ``data`` in the parcel itself.
+
+    ``home`` identifies the process that sent the work.
+    """
 
     digest: str
     file: str

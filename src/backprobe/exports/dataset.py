@@ -80,7 +80,7 @@ class _Rank:
             if before.pop(part["first_step"], None) != part["digest"]:
                 self._write_part(part, low, low + part["steps"])
         self.place.write_json(schema.META.format(self.rank), self._meta(parts))
-        for first in before:  # another attempt started its parts at other steps
+        for first in before:  # remove parts of an earlier attempt, which began at other steps than the present parts
             for table in schema.TABLES:
                 self.place.remove(table, *self._folder(first))
 

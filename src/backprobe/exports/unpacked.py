@@ -218,7 +218,7 @@ class _Unpacking:
 
 
 def _places(table: Any, places: Any) -> NDArray[numpy.int64]:
-    # The number of each table row's name and kind among the rows of the run.
+    # For each row of the table, the position of its name and kind among the rows of the run.
     texts, codes = [], []
     for column in ("name", "kind"):
         encoded = table[column].combine_chunks()

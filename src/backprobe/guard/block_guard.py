@@ -39,7 +39,8 @@ class GuardedBlock(LoopPart):
     """One part of the block. Its numbers are read only if a backward pass left NaN or Inf, or if no pass ran."""
 
     is_spent = False  # True after the numbers were read
-    # number of values when the loss was scaled, and a function that tells if overflow is handled
+    # the number of values recorded before the loss was scaled, and a function that says whether the scaler handles
+    # overflow
     scaled: tuple[int, Callable[[], bool]] | None = None
     has_passed = False  # True if a backward pass had begun when the part ended
     unseen: Mapping[str, None] = MappingProxyType({})  # names of functions that ran compiled
@@ -90,8 +91,8 @@ class GuardedBlock(LoopPart):
             raise NotFinite(headline or text.in_block(report), report)
 
     def _is_of_scaled(self, report: Report, record: Record) -> bool:
-        # Does NaN or Inf begin only after the loss was scaled, in gradients that the program computes without
-        # ``backward()``?
+        # Did NaN or Inf begin in gradients that the program computed after it had scaled the loss, and does the scaler
+        # handle such an overflow? Used for gradients that are computed without ``backward()``.
         count, handles = self.scaled or (0, bool)
         before = {
             one.name for one in [one for one in record.entries if one.status is not GradStatus.NOT_TENSOR][:count]

@@ -50,7 +50,7 @@ class Layer:
 
 
 def _is_part(arrays: RecordArrays, layers: Sequence[Layer], of: Sequence[Layer]) -> bool:
-    # Are these layers interleaved with the others, as activations are with the layers before them?
+    # Is the series ``layers`` interleaved with the series ``of``, as activations are with the layers before them?
     (first, last), (begin, end) = [(one[0].at, one[-1].at) for one in (layers, of)]
     shared = min(last, end) - max(first, begin)
     return 2 * shared > last - first and _is_on(arrays.graph, begin, last) and _is_on(arrays.graph, first, end)

@@ -18,7 +18,9 @@ MOST = 12  # the largest number of names in the text
 
 
 def check(arrays: RecordArrays) -> Iterator[Finding]:
-    """Yield one finding for all parameters without a gradient; ``never_called`` if no module of them was called."""
+    """Yield one finding for all parameters without a gradient. Its kind is ``never_called`` if no module of them
+    ran.
+    """
     training, said = arrays.record.training, "got no gradient"
     uncalled: list[str] = []
     if training is None:

@@ -44,7 +44,7 @@ def _share_below(arrays: RecordArrays, at: int, limit: float) -> float:
 
 
 def is_flushed(arrays: RecordArrays, at: int) -> bool:
-    """Is a gradient 0 although the gradients it comes from are not, and are those already too small for their dtype?"""
+    """Is this gradient 0, although the gradients that it is computed from are not 0 but too small for their dtype?"""
     grad, limit = arrays.grads[at], SMALLEST_NORMAL.get(arrays.entries[at].dtype or "")
     if grad is None or limit is None or grad.any():
         return False

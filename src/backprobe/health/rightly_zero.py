@@ -148,9 +148,9 @@ def _empty(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> list[int]
 
 
 def _round(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> list[int]:
-    # Return what uses the value, or what the value is computed from, if that leads to a later call of a module that was
-    # called before. This happens if the program differentiates a model's gradient: both the next layer and the gradient
-    # use the activations.
+    # Return the other consumers and the inputs of the value that also flow into all of ``consumers``, if each of these
+    # belongs to a later call of a module that was called before. This happens if the program differentiates a model's
+    # gradient: both the next layer and the gradient use the activations.
     if not all(_is_later_call(arrays, one, at) for one in consumers):
         return []
     beside = [one for one in (*arrays.graph.consumers[at], *arrays.graph.inputs[at]) if one not in consumers]
@@ -168,8 +168,9 @@ def _is_later_call(arrays: RecordArrays, at: int, start: int) -> bool:
 
 
 def _beside(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> list[int]:
-    # Return similar values with a gradient and the same consumer, whose names differ only in a number. For values of a
-    # function, there must also be a recorded value with zeros that may multiply them.
+    # Return values with a gradient whose names differ from the value's name only in a number, and that flow into a
+    # consumer of the value or into what is computed from it. If the value is no return value, another input of a
+    # consumer must contain zeros, which may multiply the value.
     if at not in arrays.graph.numbered:
         return []
     given = {one for each in consumers for one in arrays.graph.inputs[each]}

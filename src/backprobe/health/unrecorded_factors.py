@@ -16,7 +16,7 @@ from backprobe.record.source import expression_of
 LAYERS = ("Linear", "Bilinear", "Embedding", "Conv", "BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "RMSNorm")
 """Prefixes of the names of modules that multiply by their parameters.
 
-Their derivative is zero only if these are zero.
+The derivative of such a module is zero only if its parameters are zero.
 """
 MULTIPLYING = frozenset(
     (
@@ -136,7 +136,7 @@ def _called(entry: Entry) -> Iterator[str]:
         for node in ast.walk(_parsed(entry)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 of = node.func.value
-                # exclude a library, such as ``torch`` in torch.relu(u)
+                # exclude names of libraries, such as ``torch`` in torch.relu(u)
                 if not isinstance(of, ast.Name) or of.id in recorded:
                     yield node.func.attr
 

@@ -65,7 +65,7 @@ def _filling(tree: ast.AST, name: str) -> Iterator[tuple[ast.Call | ast.AugAssig
 
 
 def _is_empty(value: ast.expr) -> bool:
-    # Is it an initial value, to which nothing was added yet: an empty list or dict, or a constant?
+    # Is the stored value an initial one, to which nothing was added yet: an empty list or dict, or a constant?
     match value:
         case ast.List(elts=items) | ast.Dict(keys=items):
             return not items

@@ -50,7 +50,8 @@ class Holders:
                 last = max((line for *_, line in code.co_lines() if line is not None), default=code.co_firstlineno)
                 lines, kind = range(code.co_firstlineno, last + 1), f"a variable of {code.co_name}()"
                 self._add(one.f_locals, kind, code.co_filename, lines)
-            if id(one.f_globals) not in self.left_out:  # belongs to no module, for example code run by ``exec``
+            # the variables of no imported module, for example of code run by ``exec``
+            if id(one.f_globals) not in self.left_out:
                 self._add(one.f_globals, "a global variable", code.co_filename)
         for module in [*sys.modules.values()]:
             file = getattr(module, "__file__", None)
@@ -97,7 +98,7 @@ class Holders:
 
 
 def _is_of_library(one: Any) -> bool:
-    # Is it a class of a library?
+    # Is the object a class that a library defines?
     if not isinstance(one, type):
         return False
     file = getattr(sys.modules.get(one.__module__), "__file__", None)

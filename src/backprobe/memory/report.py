@@ -72,7 +72,7 @@ class MemoryReport(Printed):
 
     @property
     def nbytes(self) -> int:
-        """The bytes that the step that kept the most has kept for backward."""
+        """The number of bytes kept for backward by the step that kept the most."""
         return sum(one.nbytes for one in self.saved)
 
     def by(self, what: str = "line") -> dict[str, int]:

@@ -21,7 +21,7 @@ WITHOUT = "{} has no optimizer that tells where a step of a script ends"
 BLOCK = "with bp.memory() as report: around the loop, and report.step() at the end of each step"
 
 LEAST = 4
-"""The number of steps after which earlier steps can be judged."""
+"""The smallest number of steps in which objects of earlier steps can be found."""
 
 
 class EnoughSteps(BaseException):

@@ -91,7 +91,8 @@ class Names(Printed, Sequence[str]):
         known = {name: ran.get(name, text.UNREACHED if mark else "") for name, mark in self.known.items()}
         known |= {name: mark for name, mark in ran.items() if name not in known}
         for name in [name for name, mark in known.items() if mark == text.UNREACHED]:
-            if any(one.startswith(f"{name}.") for one in ran):  # a container, whose leaves have names
+            # the name is that of a container, whose leaves were recorded under names of their own
+            if any(one.startswith(f"{name}.") for one in ran):
                 known[name] = ""
         return self._chosen(self.target, self.pattern, known, self.others, self.backend)
 

@@ -11,7 +11,7 @@ from backprobe.names import text
 
 @dataclass
 class NameNode:
-    """The names that begin with the same text. ``mark`` is the remark on that text, or None if the text alone is no
+    """The names that begin with the same text. ``mark`` is the remark on that text, or None if the text alone is not a
     name. ``below`` are the continuations, by their text.
     """
 

@@ -27,16 +27,16 @@ class Batch:
     places: frozenset[int | str]
     is_tensor: Callable[[Any], bool]
     tensors: tuple[Any, ...]
-    """The tensors in these arguments. The first axis of each is the batch axis."""
+    """The tensors in the arguments that hold the samples. The first axis of each is the batch axis."""
 
     names: tuple[str, ...] = ()
-    """The parameter names of these arguments."""
+    """The parameter names of the arguments that hold the samples."""
 
     def __len__(self) -> int:
         return len(self.tensors[0])
 
     def filled(self, tensors: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of the call, with these tensors in place of the batch."""
+        """The arguments of the call, with other tensors instead of those of the batch."""
         new = iter(tensors)
 
         def exchanged(place: int | str, value: Any) -> Any:
@@ -61,7 +61,7 @@ class _Argument:
 
     @property
     def length(self) -> int | None:
-        """The common length of the first axes of its tensors; None if they differ."""
+        """The common length of the first axes of an argument's tensors; None if they differ."""
         lengths = {tensor.shape[0] if len(tensor.shape) else None for tensor in self.tensors}
         return lengths.pop() if len(lengths) == 1 else None
 

@@ -61,7 +61,7 @@ def _as_alone(runs: SampleRuns, whole: Recording, wanted: Sequence[Wanted]) -> l
     except Exception as error:
         if isinstance(error, BackprobeError) and not isinstance(error, UnknownName):
             raise
-        refuse_alone(runs, error)  # the program works with the whole batch
+        refuse_alone(runs, error)  # the run on a single sample failed, although the program works with the whole batch
     count = len(runs.batch)
     if count == 1:  # two samples are needed to find the batch axis
         twice = [runs.vectorized.joined([tensor, tensor]) for tensor in runs.batch.tensors]
@@ -118,8 +118,9 @@ class SampleMeasure:
                 self._compare_rows(one, numbers(own), at)
 
     def _compare_rows(self, one: Wanted, own: Array, at: slice) -> None:
-        # Add up the squared differences between an inner value's gradients by sample and the rows of the batch's
-        # gradient, for a mean, for a sum, or for these weights.
+        # Compare the per-sample gradients of an inner value with the rows of the batch's gradient. The squared
+        # differences are added up, once for the weights of a mean and once for those of a sum, or for the known weights
+        # of the samples.
         rows = numpy.moveaxis(self.runs.backend.arrays.numbers(one.entry.grad), one.axis or 0, 0)[at]
         known = numpy.isfinite(own) & numpy.isfinite(rows)
         for nth, weight in enumerate((1 / self.count, 1.0) if self.weighted is None else (self.weighted[at],)):
@@ -146,14 +147,16 @@ class SampleMeasure:
         # Equal weights, if the gradient of the batch shows that the loss is a mean or a sum; None if it is neither.
         at = self.is_finite.nonzero()[0]
         if len(at) < self.count and all(map(self._is_finite_in_batch, self.wanted)):
-            refuse_mixed(self.runs)  # a sample has NaN alone, but not in its batch
+            # the program gives NaN for a sample alone, but not for the same sample in its batch
+            refuse_mixed(self.runs)
         if not len(at):
             self.runs.notes.append("no sample has a finite gradient: whether the loss is a mean or a sum is not known")
             return numpy.ones(self.count)
         totals: Mapping[str, Any] = self.total
         times = 1
         if len(at) < self.count:
-            times = 2 if len(at) == 1 else 1  # with one sample, a mean would equal a sum
+            # a single sample is used twice, because with one sample a mean would equal a sum
+            times = 2 if len(at) == 1 else 1
             totals = self._totals([*at] * times)
         for nth, weight in enumerate((1 / (len(at) * times), 1.0)):
             sums = {name: weight * times * self.runs.backend.arrays.numbers(own) for name, own in self.sums.items()}
@@ -183,7 +186,7 @@ class SampleMeasure:
                 refuse(runs, found)
 
     def _totals(self, at: Sequence[int]) -> Mapping[str, Any]:
-        # The gradients of a batch made of these samples.
+        # Return the gradients of a batch that consists of the samples ``at``.
         tensors = [self.runs.vectorized.chosen(tensor, at) for tensor in self.runs.batch.tensors]
         made = self.runs.probed(tensors, [one.keys[0] for one in self.wanted])
         return {one.name: made[one.keys[0]].grad for one in self.wanted if one.is_shared}

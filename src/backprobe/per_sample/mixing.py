@@ -29,7 +29,7 @@ NEXT_OF_LINE = (
 
 
 def everything(runs: SampleRuns, tensors: Sequence[Any], *, backward: bool = False) -> Recording:
-    """A recording of all values of a run on these samples."""
+    """A recording of all values of a run on some samples."""
     return runs.probed(tensors, None if runs.models is None else OF_MODEL, backward=backward)
 
 
@@ -61,7 +61,8 @@ def last(runs: SampleRuns) -> list[Any]:
 def refuse(runs: SampleRuns, found: Sequence[Entry]) -> NoReturn:
     """Raise Unsupported, naming the values that mix samples, if any are known."""
     lines = users_lines(found)
-    # Values inside a library's module may also have names in the model's own code.
+    # If only a library's lines are known, search the locals of the model's own forward too: they may have the same
+    # values.
     if found and not lines and runs.models is not None:
         whole, alone = (runs.probed(tensors, ":*", backward=False) for tensors in (runs.batch.tensors, last(runs)))
         lines = users_lines(unlike(runs, whole, alone))

@@ -59,19 +59,19 @@ class SampleRuns:
     # Methods for a single run.
 
     def probed(self, tensors: Sequence[Any], select: Any, **how: Any) -> Recording:
-        """A recording of one run on these samples. The run begins in the initial state, as all runs do."""
+        """A recording of one run on some samples. The run begins in the initial state, as all runs do."""
         with self.replay.run():
             return self.recorded(tensors, select, **how)
 
     def recorded(self, tensors: Sequence[Any], select: Any, **how: Any) -> Recording:
-        """A recording of one run on these samples, starting from the program's present state."""
+        """A recording of one run on some samples, starting from the program's present state."""
         args, kwargs = self.batch.filled(tensors)
         return self.probe(select, **how)(*args, **kwargs)
 
     def probe(
         self, select: Any, *, replace: Any = None, backward: bool = True, inside: bool = False
     ) -> Probe[..., Any, Any]:
-        """The probe that makes these recordings. With ``inside`` the target runs inside a transformation of the
+        """The probe that records a run on samples. With ``inside`` the target runs inside a transformation of the
         framework.
         """
         target = self.vectorized.inside(self.asked.target) if inside else self.asked.target
@@ -121,8 +121,8 @@ class SampleRuns:
         return found
 
     def bound(self, wanted: Sequence[Wanted], alone: Sequence[Any]) -> list[Wanted]:
-        """Those values to which something can be added in a run on one sample. A note names the others, which are left
-        out.
+        """Return the values to which a tensor can be added in a run on one sample. A note names the other values, which
+        are left out.
         """
         if not self.vectorized.replaces:
             return [*wanted]
@@ -141,7 +141,7 @@ class SampleRuns:
         return [one for one in wanted if one not in unbound]
 
     def is_variable(self, one: Wanted) -> bool:
-        """Is it a parameter that cannot be replaced by another tensor?"""
+        """Is the value a parameter that cannot be replaced by another tensor?"""
         return self.models is not None and not self.models.replaces_parameters and one.keys[0] in self.parameters
 
     @property
@@ -271,5 +271,5 @@ def _itself(value: Any) -> Any:
 def _free_on_host() -> int:
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError, AttributeError):  # an operating system without these settings
+    except (ValueError, OSError, AttributeError):  # some operating systems do not report their free memory
         return SHARE * AT_ONCE

@@ -33,5 +33,5 @@ class Wanted:
 
     @property
     def is_shared(self) -> bool:
-        """Is it a value that all samples share, such as a parameter?"""
+        """Do all samples share this value, like a parameter?"""
         return self.axis is None and self.shape == self.entry.shape

@@ -215,8 +215,8 @@ def _given(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
 
 
 def _names(named: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, str]:
-    # A model's parameter names for the leaves of its arguments, by the leaf's path in the arguments of the calling
-    # function.
+    # Map the path of each leaf in the arguments to the leaf's name in messages, which begins with the name of a
+    # parameter.
     try:
         parameters = list(inspect.signature(named).parameters)
     except (TypeError, ValueError):

@@ -24,7 +24,7 @@ from backprobe.recording import Recording
 
 Array = Any
 Broken = Literal["", "result", "gradient"]
-"""Tells whether the result or a gradient contains NaN or Inf; empty if neither does."""
+"""The part of a run that contains NaN or Inf: the result, a gradient, or neither (empty)."""
 
 
 class Unreachable(Exception):
@@ -104,10 +104,10 @@ class TriedProgram:
         return self.reports[key]
 
     def look(self, risk: Risk, row: Array, *, only_broken: bool = False) -> Look | None:
-        """Run the program on a row, and look at the operand of a risk. None if the program raises an error, or does not
-        reach the operation.
+        """Run the program on a row, and return the state of a risk's operand.
 
-        With ``only_broken``, also None if no NaN or Inf occurs. Raises Unreachable.
+        None if the program raises an error or does not reach the operation; with ``only_broken``, also if no NaN or Inf
+        occurs. Raises Unreachable.
         """
         try:
             broken = self.broken(row)

@@ -66,7 +66,7 @@ def _overflow(inverse: Callable[[float], float], *, both: bool = False) -> Calla
 
 
 def _power(largest: float, operands: Sequence[Array]) -> Goals:
-    # If the exponent is a single number, the goals for the base depend on it. If the exponent varies, it may also
+    # If the exponent is a single number, the ends of the base's range depend on it. If the exponent varies, it may also
     # overflow.
     base, exponent = [*operands, None, None][:2]
     if exponent is None:
@@ -114,7 +114,7 @@ RISKS: Mapping[str, Callable[[float, Sequence[Array]], Goals]] = {
     "square": _overflow(math.sqrt, both=True),
     **dict.fromkeys(("norm", "std", "cdist", "hypot"), _fixed(BELOW, operand=RESULT)),
 }
-"""For each risky operation, by its name in all frameworks: the goals for its operands."""
+"""For each risky operation, by its name in all frameworks: a function that finds the ends of its operands' ranges."""
 
 
 @dataclass(frozen=True)

@@ -120,7 +120,7 @@ class Provoking:
         self.found: dict[Place, Provocation] = {}
         # operations that broke while another one was searched
         self.elsewhere: dict[Place, tuple[Risk | None, Look, int]] = {}
-        # those operations of ``elsewhere`` that the present search has found
+        # the operations in ``elsewhere`` that the present search has found
         self.broke: dict[Place, tuple[Risk | None, Look]] = {}
         self.outcomes: list[SearchOutcome] = []
         self.judged = self.taken = 0
@@ -194,8 +194,8 @@ class Provoking:
             self.found[risk.place] = one.found
 
     def _is_to_blame(self, risk: Risk, look: Look) -> bool:
-        # Is this operation to blame for NaN or Inf? It is if ``explain`` finds the birth there, or if the operand is at
-        # its end and no other risky operation is blamed.
+        # Is this operation to blame for NaN or Inf? It is if ``explain`` says that NaN or Inf first occurs there, or if
+        # the operand is at its end and no other risky operation is blamed.
         self.judged += 1
         if self.judged > MOST:
             return False
@@ -210,12 +210,13 @@ class Provoking:
         return False
 
     def _blamed(self, row: Array) -> tuple[list[Risk], list[Finding]]:
-        # The risky operations at which NaN or Inf is born, and the findings about all births.
+        # Return the risky operations at which NaN or Inf first occurs, and the findings about all such places.
         births = _births(self.program.explained(row))
         return [risk for risk in self.risks if any(self._is_of(one, risk) for one in births)], births
 
     def _is_of(self, birth: Finding, risk: Risk) -> bool:
-        # Is it a birth at this operation? In another iteration of a loop, the result has another count in its name.
+        # Does the finding belong to this operation? In another iteration of a loop, the result has another count in its
+        # name.
         if birth.name == risk.name:
             return True
         if not _is_at(birth, risk) or strip(birth.name) != strip(risk.name):
@@ -300,7 +301,8 @@ class Provoking:
 
 
 def _births(report: Report) -> list[Finding]:
-    # The births of NaN or Inf. Births that only follow from another Inf are left out, unless there are no others.
+    # The findings about first occurrences of NaN or Inf. Occurrences that only follow from another Inf are left out,
+    # unless there are no others.
     births = [one for one in report.findings if one.kind in BIRTHS]
     return [one for one in births if one.fields.get("why") not in OF_INF] or births
 

@@ -14,16 +14,18 @@ from backprobe.provoke.steps import corner, exact, far, newton, starts
 
 Array = Any
 PATIENCE = 4  # the search ends after this number of successive starts without progress
-BETTER = 0.99  # relative to the margin: a smaller reduction does not count as progress
+BETTER = 0.99  # a new margin counts as progress if it is below this multiple of the old one
 MUCH = 0.1
-BETWEEN = 6  # bisection steps
-NEARLY = 1e-3  # relative to the margin in the example
+BETWEEN = 6  # the number of bisection steps
+NEARLY = 1e-3  # an operand is nearly at its end below this multiple of the margin in the example
 
 
 @dataclass
 class SearchOutcome:
-    """The end of a search: the look at which the operation broke, the look nearest to the end, and the
-    number of steps.
+    """The result of a search: two runs, and the number of steps.
+
+    ``found`` is the run that broke the operation. ``nearest`` is the run whose operand came nearest to the end of its
+    range.
     """
 
     risk: Risk
@@ -72,7 +74,7 @@ class Search:
         return self.outcome.found is not None or self.left <= 0
 
     def _next(self, at: Look) -> Look | None:
-        # The next look, which is nearer to the end; None if there is none.
+        # Return the best of the next runs, if its operand is nearer to the end of its range; otherwise None.
         best = at
         for row in self._proposed(at):
             if self._is_over:
@@ -114,7 +116,7 @@ class Search:
         yield newton(*around, 0.25)
 
     def _scale(self) -> float:
-        # The example's distance from the end.
+        # The distance of the operand from the end of its range, in the run of the example.
         risk = self.outcome.risk
         first = float(risk.goal.margin(numpy.asarray(risk.example)))
         return first if numpy.isfinite(first) and first > 0 else 1.0
@@ -143,6 +145,6 @@ class Search:
 
 
 def _is_nearer(new: Look, old: Look) -> bool:
-    # Is the margin so much smaller that this counts as progress? Beyond the end, where margins are negative, nothing
-    # does.
+    # Is the new margin so much smaller that the run counts as progress? If the old run was already beyond the end,
+    # where margins are negative, no run counts.
     return new.margin < BETTER * old.margin and not old.is_there

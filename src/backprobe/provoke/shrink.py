@@ -29,8 +29,8 @@ def smaller(program: TriedProgram, risk: Risk, found: Look) -> Look:
 
 
 def _breaks(program: TriedProgram, risk: Risk, row: Array, found: Look) -> Look | None:
-    # A look at a row if the program breaks there and the operand is no further from its end than in ``found``; else
-    # None.
+    # Run the program on a row. Return the result if the program breaks, and the operand is no further from its end than
+    # in ``found``; otherwise None.
     look = program.look(risk, row, only_broken=True)
     return look if look is not None and look.margin <= max(0.0, found.margin) else None
 

@@ -19,7 +19,7 @@ CLIPPINGS = 6
 
 
 def newton(row: Array, margin: float, slope: Array, low: Array, high: Array, factor: float = OVERSHOOT) -> Array:
-    """The smallest change that removes ``factor`` times the margin, if the slope remains the same.
+    """Return the row after the smallest change that removes ``factor`` times the margin, if the slope remains the same.
 
     A number that reaches its bound stays there, and the other numbers change more instead.
     """
@@ -42,7 +42,7 @@ def newton(row: Array, margin: float, slope: Array, low: Array, high: Array, fac
 
 
 def far(row: Array, margin: float, slope: Array, low: Array, high: Array) -> Array:
-    """The change that ``newton`` returns if the logarithm of the margin falls linearly, as for a probability."""
+    """Return the row that ``newton`` would find if the logarithm of the margin fell linearly, as for a probability."""
     return newton(row, margin, slope, low, high, float(numpy.log(margin / SMALLEST)))
 
 
@@ -52,7 +52,8 @@ def corner(row: Array, slope: Array, low: Array, high: Array) -> Array:
 
 
 def exact(row: Array, margin: float, slope: Array, low: Array, high: Array) -> Iterator[Array]:
-    """Rows near one that is almost at the end. All numbers are rounded, except one that takes the remainder.
+    """Rows near a given row, whose operand is almost at its end. All numbers are rounded, except one that takes the
+    remainder.
 
     The reason: a sum of numbers with many digits is seldom exactly 0.
     """

@@ -8,8 +8,8 @@ import sys
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
-SMALL = 8  # elements that are shown in full
-LONGEST = 60  # characters
+SMALL = 8  # a tensor with at most this number of elements is shown in full
+LONGEST = 60  # the most characters of a short text
 UNLIKE = {"bytes": "bytes", "Variables": "a block"}
 """Descriptions, for messages, of types whose names do not describe them."""
 

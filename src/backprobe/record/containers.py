@@ -207,7 +207,7 @@ def exchanged(
 
 
 def _put(container: Any, changed: list[tuple[Any, Any]]) -> None:
-    # Exchange these objects in a container, wherever they are in it now.
+    # Replace some objects in a container, at every place where the container holds them now.
     by_identity = {id(old): new for old, new in changed}
     if isinstance(container, list):
         for at, item in enumerate(container):

@@ -144,7 +144,7 @@ def unknown_output(key: object, keys: Collection[str], asked: str) -> UnknownNam
 
 
 class Presenting(Protocol):
-    """Describes and draws tensors: an entry itself knows no framework."""
+    """Describes and draws tensors on behalf of an entry, because an entry knows no framework."""
 
     def describe(self, tensor: Any) -> str: ...
 

@@ -41,10 +41,10 @@ T = TypeVar("T")
 def kept(record: Record, key: object, make: Callable[[], T]) -> T:
     """The result of ``make``, computed once and kept with the record as long as the record lives.
 
-    The result must not refer to the record, since a reference cycle would keep both alive for too long. ``alone`` gives
-    a copy of the record that it may refer to.
+    The result must not refer to the record, since a reference cycle would keep both alive for too long. It may refer to
+    a copy of the record that ``alone`` returns.
     """
-    # writing to __dict__ of a frozen dataclass, as cached_property does
+    # a frozen dataclass forbids assignment, so this writes to its __dict__, as cached_property does
     found: dict[object, Any] = vars(record).setdefault(INDEX, {})
     if key not in found:
         found[key] = make()
@@ -74,7 +74,8 @@ class Graph:
     """
 
     def __init__(self, record: Record) -> None:
-        self.entries = record.entries  # not the record itself: it keeps this index, and a cycle would outlive its use
+        # not the record itself: the record keeps this index, and the reference cycle would delay freeing both
+        self.entries = record.entries
         self._names, self._printed = record.names, record.printed
         self.read_beside: list[tuple[int, int]] = []
         """Pairs of entries besides ``flows``: a value with a history that an expression reads, and the expression's
@@ -168,11 +169,13 @@ class Graph:
         return at in self.parameters or not (is_written or self.sources(at) or entry.indirect)
 
     def begins(self, at: int) -> bool:
-        """Is the entry given or another leaf, so that no gradient flows further back from it?"""
+        """Is the entry a leaf: an argument, parameter or buffer, or another value from which no gradient flows further
+        back?
+        """
         return bool(self.entries[at].is_leaf) or self.is_given(at)
 
     def descendants(self, *positions: int) -> set[int]:
-        """These entries and all that they flow into along edges, however far away."""
+        """Some entries, and all entries that they flow into along any number of edges."""
         return reached(positions, self.consumers.__getitem__)
 
     @cached_property
@@ -242,7 +245,7 @@ class Graph:
 
     @cached_property
     def returned(self) -> Mapping[str, Sequence[int]]:
-        """By box: the entries that it returns."""
+        """For each box: the entries that the box returns."""
         return returned_by(self._names, self.boxes)
 
 

@@ -11,7 +11,10 @@ from backprobe.record.positions import Position, named_by
 from backprobe.record.source import Source
 
 KEPT = {"static": True}
-"""Marks fields that hold the recording's own tensors: a program that reads an entry did not compute them."""
+"""Marks fields that hold the recording's own tensors. A search for leaves skips them.
+
+So a program that binds an entry to a variable adds no values to its own recording.
+"""
 
 
 @dataclass(frozen=True, repr=False)

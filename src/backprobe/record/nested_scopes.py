@@ -86,7 +86,7 @@ def boxes_of(names: Mapping[str, int]) -> dict[str, Box]:
 
 
 def _is_called(scope: str) -> bool:
-    # Is it the scope of a called function, rather than a module's?
+    # Does the scope belong to a called function, rather than to a module?
     return len(partition(scope, "/")) > 1
 
 
@@ -120,7 +120,7 @@ def box_of_each(names: Mapping[str, int], boxes: Mapping[str, Box], size: int) -
 
 
 def returned_by(names: Mapping[str, int], boxes: Mapping[str, Box]) -> dict[str, tuple[int, ...]]:
-    """By box: the entries that it returns."""
+    """For each box: the entries that the box returns."""
     found: dict[str, dict[int, None]] = {box: {} for box in boxes}
     for name, at in names.items():
         scope, local = split(name)

@@ -39,7 +39,7 @@ class CutBy(StrEnum):
     ASSIGNED = "assigned"  # the operation writes into a Variable
     NO_DERIVATIVE = "no_derivative"  # the framework defines no derivative for the operation
     ZERO_DERIVATIVE = "zero_derivative"  # the operation's derivative is 0 everywhere
-    LEFT = "left"  # the operation's numbers were taken out of the framework without an operation
+    LEFT = "left"  # the operation's numbers left the framework for Python code, as in ``tf.numpy_function``
     OWN_NONE = "own_none"  # the gradient function that the program defines for the operation returned None
     # the gradient function that the program defines for the operation returned zeros for a gradient that was not zero
     OWN_ZERO = "own_zero"

@@ -13,8 +13,8 @@ Kind = Literal["finite", "inf", "nan"]
 
 BEFORE: Final = "before"
 GradientKind = Literal["finite", "inf", "nan", "none", "before"]
-"""The worst kind of number in a gradient: ``none`` if there was no gradient, and ``before`` if the parameters were bad
-before.
+"""The worst kind of number in a gradient: ``none`` if there was no gradient, and ``before`` if the parameters already
+contained NaN or Inf before.
 """
 
 
@@ -96,8 +96,8 @@ class Update:
     ``size`` is the number of these parameters, and ``parameters`` are their names in the program, if they have any.
     ``optimizer`` is the type and learning rate of their optimizer, if known. ``gradient`` is the worst number in their
     gradients and ``made`` the worst in the parameters now: ``finite``, ``inf`` or ``nan``. ``gradient`` is ``none`` if
-    there was no gradient, and ``before`` if they were bad by the first ``backward()`` and no write was seen. ``source``
-    is the line and ``after`` the position of the last entry before it; None if not known.
+    there was no gradient. It is ``before`` if the parameters had NaN or Inf by the first ``backward()``, but no write
+    was seen. ``source`` is the line and ``after`` the position of the last entry before it; None if not known.
     """
 
     parameters: tuple[str, ...]

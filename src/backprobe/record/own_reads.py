@@ -1,8 +1,8 @@
 """The values that an operation itself reads, without values that another part of its line has used.
 
 An expression mentions more than the operands of its outermost operation. A value that was passed to a called function
-or module, or to a part of the line with its own entry, goes into that entry; and the items that a loop iterates over
-are not its counter.
+or module, or to a part of the line with its own entry, belongs to that entry instead. The counter of a loop reads
+nothing, although its line mentions the items of the loop.
 """
 
 from __future__ import annotations
@@ -123,7 +123,8 @@ def _is_of_other_leaf(text: str, spelled: str) -> bool:
 
 
 def _mentions(text: str, spelled: str) -> int:
-    # How often a text mentions a name, with any attribute or index; other leaves of ``model.lin.bias`` do not count.
+    # Return how often a text mentions a name, with any attribute or index. Mentions of another leaf of the same
+    # container do not count, such as ``model.lin.weight`` for ``model.lin.bias``.
     name, *leaf = re.findall(r"\w+", spelled)
     chains = re.findall(rf"(?<![\w.]){re.escape(name)}\b({STEP.pattern}*)", text)
     return sum(all(map(eq, re.findall(r"\w+", chain), leaf)) for chain in chains)

@@ -110,8 +110,9 @@ def expanded(text: str) -> list[str]:
 
 
 def root_spelled_out(text: str) -> str:
-    """Convert a pattern for a run's names, in which ``return`` is the return value of the whole model, for
-    a recording.
+    """Convert a pattern for the names of a run into a pattern for the names of a recording.
+
+    In a run, ``return`` is the return value of the whole model. In a recording, this value is ``:return``.
     """
     body = text.removeprefix("!")
     return text.replace("return", ":return", 1) if re.match(r"return(\.|$)", body) else text
@@ -191,7 +192,7 @@ class Decisions(dict[str, T]):
         self.of = self.__getitem__
 
     def __missing__(self, name: str) -> T:
-        if len(self) > MOST_DECISIONS:  # counts keep making new names
+        if len(self) > MOST_DECISIONS:  # names with new counts, as in a long loop, would fill the cache without limit
             self.clear()
         decided = self[name] = self.decide(name)
         return decided
@@ -226,7 +227,7 @@ class Selection:
     wants_calls: Callable[[str], bool]
     """Might a function that this scope calls contain selected values? Then its calls are followed."""
     of_scope: Callable[[str], Decisions[bool]]
-    """Which locals of a scope (without counts) are selected under some count."""
+    """For a scope (without counts): decides which of its locals are selected under some count."""
 
     def __init__(
         self,

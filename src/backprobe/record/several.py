@@ -31,7 +31,7 @@ class Arithmetic(Protocol):
         """The number 1 as a tensor with the dtype and on the device of another."""
 
     def describe(self, tensor: Any) -> tuple[tuple[int, ...] | None, str | None, str | None]:
-        """Shape, dtype and device."""
+        """The shape, dtype and device of a tensor."""
 
 
 def joined(records: Mapping[str, Record], default: str | None = None) -> Record:
@@ -67,7 +67,7 @@ OF_OUTPUT = ("backward", "outputs", "path_sums", "used_at", "scales", "updates",
 
 
 def _all(records: Mapping[str, Record], part: str) -> tuple[Any, ...]:
-    # The items of one field in any of the records, each once.
+    # Return every item that one field has in any of the records, without repetitions.
     return tuple(dict.fromkeys(one for record in records.values() for one in getattr(record, part)))
 
 
@@ -144,7 +144,8 @@ def total(record: Record, weights: Weights, arithmetic: Arithmetic) -> Record:
 
 
 def _of_replaced(record: Record, weights: Weights) -> list[Note]:
-    # The note that gradients which were changed one by one do not sum to the changed gradient of the sum.
+    # The note on changed gradients: their sum over the outputs is not what the same change would make of the gradient
+    # of the sum.
     is_one_alone = len(weights) == 1 and set(weights.values()) <= {None, 1.0}
     is_replaced = any(entry.replaced_grad for entry in record.entries)
     return [Note("sum_of_replaced")] if is_replaced and not is_one_alone else []

@@ -62,8 +62,8 @@ def _known() -> Stamp:
 
 @lru_cache(8)
 def _environment(imported: tuple[str, ...]) -> Stamp:
-    # Everything that does not change while a process runs. Reading versions from disk each time would cost a
-    # millisecond.
+    # Return the parts of a stamp that do not change while a process runs. Reading versions from disk each time would
+    # cost a millisecond.
     from importlib import metadata  # imported here, because importing it takes as long as the rest of backprobe
 
     packages = {}

@@ -21,7 +21,7 @@ Numbers = NDArray[Any]
 
 COLUMNS = ("count", "finite", "nan", "posinf", "neginf", "zeros", "sum", "squares", "min", "max")
 NOTHING: Row = (0.0,) * 8 + (math.inf, -math.inf)
-"""The row of no numbers, which changes nothing that it is merged with."""
+"""The row of statistics of no numbers at all. Merging it with another row changes nothing."""
 
 CHUNK = 1 << 18  # elements of a chunk, small enough to stay in the processor's cache until it is read again
 PART = 1 << 14  # elements that are copied together, to keep the memory of a watch below one MB
@@ -97,18 +97,19 @@ def repeated(row: Row, times: int) -> Row:
 
 
 def scaled(row: Row, factor: float) -> Row:
-    """The row of the numbers multiplied by a positive factor."""
+    """The row of statistics of the numbers multiplied by a positive factor."""
     sums = (row[6] * factor, row[7] * factor * factor)
     return (*row[:6], *sums, row[8] * factor, row[9] * factor)
 
 
 def merge_columns(into: Mapping[str, Numbers], other: Mapping[str, Numbers], where: Any = ...) -> None:
-    """Merge arrays of many rows, column by column, into the first, at ``where``."""
+    """Merge the second set of columns into the rows ``where`` of the first set."""
     for column, numbers in other.items():
         join = {"min": numpy.minimum, "max": numpy.maximum}.get(column, numpy.add)
         held = into[column][where]
         join(held, numbers, out=held)
-        if not numpy.may_share_memory(held, into[column]):  # a copy, since the indices are irregular
+        # irregular indices make ``held`` a copy, which is written back
+        if not numpy.may_share_memory(held, into[column]):
             into[column][where] = held
 
 

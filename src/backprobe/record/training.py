@@ -9,14 +9,14 @@ from backprobe.record.positions import Position
 from backprobe.record.source import Source
 
 HOOK = "hook"
-"""Stands in a call's ``mode`` for a hook function on a module's forward."""
+"""The ``mode`` of a ``ModuleCall`` if gradients ended in a hook on a module's forward."""
 
 CHECKPOINT = "checkpoint"
-"""Stands in a call's ``mode`` for a reentrant checkpoint without any argument that requires a gradient."""
+"""The ``mode`` of a ``ModuleCall`` if gradients ended in a reentrant checkpoint, because no argument required one."""
 
 
 APPLIED = "applied"
-"""Stands in a call's ``mode`` for a function with its own backward, inside which no history is recorded."""
+"""The ``mode`` of a ``ModuleCall`` inside a function with its own backward, in which no history is recorded."""
 
 
 class ModuleRan(StrEnum):
@@ -24,7 +24,8 @@ class ModuleRan(StrEnum):
 
     CALLED = "called"
     PARTLY = "partly"  # some other parameter of the module got a gradient
-    OWN = "own"  # its forward is the program's own code; ``calls`` are the lines that mention the parameter, if any
+    # the module's forward is the program's own code; ``calls`` are the lines that mention the parameter, if any
+    OWN = "own"
     NOT_CALLED = "not_called"
     ASKED = "asked"  # the program requested the gradient from a tape; a separate finding explains why there was none
     REPLACED = "replaced"  # the module ran with another tensor in the parameter's place

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from backprobe.rules.alert import Alert, Sighting, alert
 from backprobe.rules.window import RunRows, Window, first_of, lasting
 
-LASTING = 3  # steps
+LASTING = 3  # gradients must stay uncleared for this number of successive steps
 HEADLINE = "gradients add up from step to step: those of {number} parameters are not cleared"
 REMEDY = "optimizer.zero_grad() before each backward()"
 

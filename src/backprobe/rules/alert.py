@@ -10,7 +10,7 @@ from backprobe.findings.report import Finding
 from backprobe.record.source import Source
 from backprobe.rules.rule import RULES
 
-MOST = 6  # names that one alert lists
+MOST = 6  # the most names that one alert lists
 
 
 @dataclass(frozen=True, repr=False)

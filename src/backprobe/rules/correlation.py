@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy
 
-ERRORS = 2.5  # standard errors
+ERRORS = 2.5  # a correlation is reduced by this number of standard errors
 
 
 def surely(correlation: Any, count: Any) -> Any:

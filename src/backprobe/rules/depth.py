@@ -11,13 +11,13 @@ from backprobe.rules.alert import Alert, Sighting, alert
 from backprobe.rules.rule import RULES
 from backprobe.rules.window import Mask, Matrix, RunRows, Table, Window, first_of, lasting
 
-FEWEST = 3  # layers
+FEWEST = 3  # the fewest layers of a series
 VANISHED, EXPLODED = (RULES[kind].threshold for kind in ("vanishing", "exploding"))
 REST = 1e-2
 """The ratio must be below this even without the layer with the largest drop. A head that starts at zero causes one
 large drop, which is not an effect of depth.
 """
-LASTING = 3  # steps
+LASTING = 3  # gradients must vanish or explode in this number of successive steps
 NUMBER = re.compile(r"\d+")
 ORDER = "{} layers, from {!r} to {!r}; norms of the gradient there: {:.3g}, {:.3g}"
 MEND = {
@@ -64,7 +64,8 @@ class Depth:
 
 
 def _may_be(squares: Matrix, rows: Sequence[int]) -> bool:
-    # Does any step have such a ratio between the first and the last layer? Most runs have no such step.
+    # Does any step have a ratio of the first layer's norm to the last layer's that counts as vanished or exploded? Most
+    # runs have no such step, so this cheap test comes first.
     first, last = squares[rows[0]], squares[rows[-1]]
     return bool(((first < VANISHED**2 * last) | (first > EXPLODED**2 * last)).any())
 
@@ -77,7 +78,7 @@ def series(names: Sequence[str]) -> list[list[str]]:
     """
     groups: dict[str, dict[int, str]] = {}
     for name in names:
-        # here the number counts the values that one call returns
+        # skip return values: their number counts the values that one call returns, and not layers
         if name.rpartition(":")[2].partition(".")[0] == "return":
             continue
         for found in NUMBER.finditer(name):

@@ -16,10 +16,11 @@ from backprobe.rules.correlation import surely
 from backprobe.rules.rule import RULES
 from backprobe.rules.window import Matrix, RunRows, Steps, Window
 
-LEAST, MOST = 12, 400  # in steps, counted from the first one
+LEAST, MOST = 12, 400  # the first and the last step at which a loss is examined, counted from the first step of the run
 MORE = 10  # the growing window is examined again after it has grown by 1/10
-TIED, SURE = RULES["falling_loss"].threshold, 2.5  # a correlation; standard errors of the fall
-VARIES = 1e-4  # variation as a share of the mean gradient
+# the threshold of the correlation, and the number of standard errors by which the loss must fall
+TIED, SURE = RULES["falling_loss"].threshold, 2.5
+VARIES = 1e-4  # the norms of a value's gradient are used if they vary by more than this share of their mean
 REMEDY = "the sign of the loss: an optimizer makes it as small as it can"
 
 
@@ -46,8 +47,8 @@ class Falls:
         self.judged, self.is_over = 0, False
         self.steps: list[int] = []
         self.loss = numpy.empty(0)
-        self.norms: Matrix | None = None  # the norms for the values that modules return: rows × steps
-        self.total = numpy.empty(0)  # the norm for all parameters together; NaN if there are none
+        self.norms: Matrix | None = None  # for each module's return value, the norm of its gradient: rows × steps
+        self.total = numpy.empty(0)  # the norm of the gradients of all parameters together; NaN if there are none
         self.next_end = LEAST
 
     def look(self, window: Window, name: str, steps: Steps, numbers: Matrix) -> None:

@@ -16,7 +16,7 @@ GROWN = 3.0
 """Values must also grow by this factor. Large weights alone may be correct, for example if the layer scales them down
 (an equalised learning rate).
 """
-FEWEST = 2  # layers
+FEWEST = 2  # weights are examined if the factors of at least this number of layers are known
 REMEDY = "the initialisation: PyTorch's own, or torch.nn.init.kaiming_normal_ and xavier_uniform_"
 
 
@@ -63,7 +63,7 @@ def _gains(parameters: Table) -> dict[str, float]:
 
 
 def _growth(values: Table, gains: dict[str, float]) -> float:
-    # The median factor by which these layers return larger values than whatever ran before them.
+    # The median factor by which the layers in ``gains`` return larger values than whatever ran before them.
     if not values:
         return 0.0
     names, size = values.names, values["rms"][:, 0]

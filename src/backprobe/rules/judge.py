@@ -63,14 +63,15 @@ class RunningRule(Protocol):
 
 
 class RunState:
-    """The state after the steps judged so far: their number, the places of those that count, the logged numbers, and
-    the memory of the rules.
+    """The state after the steps judged so far: their number, the places of those in which something was measured, the
+    logged numbers, and the memory of the rules.
     """
 
     def __init__(self, rows: RunRows) -> None:
         self.rules: list[RunningRule] = [kind(rows) for kind in KINDS]
-        self.info: NDArray[Any] | None = None  # stored facts about the judged steps
-        self.kept: Steps = numpy.empty(0, numpy.int64)  # places of the latest steps that count
+        self.info: NDArray[Any] | None = None  # the facts that are stored about the judged steps
+        # the places of the latest judged steps in which something was measured
+        self.kept: Steps = numpy.empty(0, numpy.int64)
         # The number of judged steps in which something was measured, and the number of all judged steps. Neither counts
         # steps that a scaler skipped.
         self.count = self.all_count = 0
@@ -128,7 +129,8 @@ class Judge:
         if last <= end:
             return self.state
         if not self._is_ahead(end, last):
-            indices, ahead = self._indices(), copy.deepcopy(self.state)  # some processes have not written these steps
+            # the state is copied, because some processes have not written these steps yet
+            indices, ahead = self._indices(), copy.deepcopy(self.state)
             self._judge(ahead, info, last)
             self.ahead = end, last, indices, ahead
         assert self.ahead is not None
@@ -200,7 +202,7 @@ class Judge:
         state.kept = kept[-BACK:]
 
     def _takes_turns(self, new: NDArray[Any], low: int, high: int) -> bool | None:
-        # Do several optimizers take turns? None if all of them stepped in none of these steps.
+        # Do several optimizers take turns? None if there is no step in which all of them stepped.
         count = len(self.rows.fact("optimizers"))
         if count <= 1:
             return False

@@ -90,7 +90,7 @@ def _windows(numbers: Matrix, after: int, before: int, since: int) -> Iterator[t
 
 
 def _first(start: int, held: Mask, numbers: Matrix, after: int, before: int) -> tuple[int, int, int] | None:
-    # The first of these windows in which the jump is large enough as well. Most calls have no candidates, so this costs
+    # Return the first of some windows in which the jump is also large enough. Most calls get no windows, so this costs
     # little.
     for at in (start + numpy.flatnonzero(held)).tolist():
         if _is_large(numbers[: at + 1], after, before):

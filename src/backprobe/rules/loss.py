@@ -12,8 +12,9 @@ from backprobe.rules.jumps import jump
 from backprobe.rules.rule import RULES
 from backprobe.rules.window import Matrix, RunRows, Steps, Window
 
-FLAT, SURE = RULES["flat_loss"].threshold, 2.0  # share of the loss; standard errors
-SURER = 3.0  # standard errors for a test that is repeated at every step
+# the threshold, as a share of the loss; and the number of standard errors that make a fall certain
+FLAT, SURE = RULES["flat_loss"].threshold, 2.0
+SURER = 3.0  # the number of standard errors for a test that is repeated at every step
 # the first step at which a fall can be seen, and the first step at which the loss can be called flat
 SOON, LEAST = 20, 100
 WINDOW, TURNS, SWING, FALLING = 12, 0.6, RULES["oscillating_loss"].threshold, 0.9
@@ -25,7 +26,7 @@ class Loss:
 
     def __init__(self, rows: RunRows) -> None:
         self.falling = Falling(rows)
-        self.judged = 0  # losses
+        self.judged = 0  # the number of losses examined so far
         self.found: dict[str, list[Alert]] = {}
         self.next_end: int | None = SOON  # the number of losses at which flatness is tested next
 
@@ -98,9 +99,9 @@ class Loss:
 
 
 def _falls_yet(numbers: Matrix) -> bool:
-    # Would the loss fall enough in as many further steps, at the pace of the second half? If so, it is leaving a
+    # Does the second half fall so fast that the loss would fall enough in as many further steps? If so, it is leaving a
     # plateau.
-    fall, error = _fall(numbers[len(numbers) // 2 :])  # over a quarter of all steps
+    fall, error = _fall(numbers[len(numbers) // 2 :])  # the fall from the third quarter of all steps to the last one
     return 4 * (fall - error) > FLAT
 
 

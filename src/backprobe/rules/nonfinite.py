@@ -72,7 +72,7 @@ def _tables(window: Window) -> list[tuple[Table, str]]:
 
 
 def _first(window: Window, bad: Mask) -> int | None:
-    # The first new step in which a row is bad.
+    # The first new step in which a row has NaN or Inf.
     fresh = window.wide(bad.any(axis=0))[window.fresh :]
     return int(window.steps[window.fresh + int(fresh.argmax())]) if fresh.any() else None
 

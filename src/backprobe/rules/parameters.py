@@ -10,7 +10,8 @@ from backprobe.record.gaps import GapCode
 from backprobe.rules.alert import Alert, Sighting, alert
 from backprobe.rules.window import Firsts, Mask, RunRows, Table, Window, lasting
 
-SOON, LATE = 5, 20  # steps
+# a parameter without gradients is reported after SOON steps if its module surely ran, otherwise after LATE steps
+SOON, LATE = 5, 20
 
 
 class ParametersRule:
@@ -19,7 +20,8 @@ class ParametersRule:
     def __init__(self, rows: RunRows) -> None:
         self.left_out: list[Sighting] = []
         self.frozen: set[str] | None = None
-        self.pending: dict[int, int | None] | None = None  # by row: the first step that counts, or None so far
+        # for each parameter by its row: the first step that has its numbers; None if no step has had them yet
+        self.pending: dict[int, int | None] | None = None
         self.first_used: dict[str, int] = {}
         self.waits: dict[int, int] = {}
         self.without: dict[int, Sighting] = {}
@@ -104,7 +106,7 @@ def _has_run(window: Window, parameter: str) -> bool:
 
 
 def _holds(name: str, parameter: str) -> bool:
-    # Is it a name of the module that holds the parameter, or of a module around that?
+    # Does the name belong to the module that holds the parameter, or to a module around it?
     module = name.partition(":")[0]
     return bool(module) and parameter.startswith(f"{module}.")
 
@@ -120,7 +122,8 @@ def _without_grad(window: Window) -> set[str]:
 
 
 def _is_cancelled(used: Table, names: Sequence[str]) -> Mask:
-    # Is it a bias whose weight has a gradient? A difference or a normalisation after it cancels the bias's gradient.
+    # Is the parameter a bias whose weight has a gradient? A difference or a normalisation after the layer then cancels
+    # the gradient of the bias.
     found = numpy.zeros((len(names), len(used.window.steps)), bool)
     biases = [at for at, name in enumerate(names) if is_bias(name)]
     weights: dict[str, list[int]] = {}

@@ -17,7 +17,7 @@ HEADLINE = (
     "up to {number}: log-probabilities are never above 0"
 )
 REMEDY = "log_softmax of it first, or a cross entropy, which applies that itself"
-LASTING = 5  # steps
+LASTING = 5  # the gradient must fit a loss that picks one score per row, in this number of successive steps
 ROUNDED = 1e-4
 # Through rounding in 16 bits, a log-probability may exceed 0 by this much.
 ABOVE = RULES["not_log_probabilities"].threshold
@@ -66,7 +66,8 @@ class PicksRule:
 
 
 def _names(values: Table, known: Collection[str]) -> Sequence[str]:
-    # The rows from which the loss may pick.
+    # Return the names of the values from which the loss may pick scores: the model's return values, or all values if
+    # the model returns only its loss.
     returned = [name for name in values.names if name.partition(".")[0] == "return"]
     is_loss = bool(returned) and not numpy.any(values.part(returned)["count"] > 1)
     return [name for name in (values.names if is_loss else returned) if name in known]

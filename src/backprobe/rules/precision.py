@@ -12,7 +12,7 @@ from backprobe.rules.window import SCALE, RunRows, Window
 
 NORMAL, LEAST = -14, -24  # exponents of float16's smallest normal number, and of its smallest number
 HALF = RULES["underflow"].threshold
-FEWEST = 64  # numbers
+FEWEST = 64  # histograms of fewer numbers are not examined
 
 
 class Precision:

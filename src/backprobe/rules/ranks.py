@@ -13,9 +13,12 @@ from backprobe.rules.alert import Alert
 from backprobe.storage.runs.merged import LOGGED, RunReader
 
 BEFORE = 20
-"""The number of earlier steps in which such a process is compared with the others."""
+"""The number of earlier steps in which a process with NaN or Inf is compared with the others."""
 MORE = 2.0
-"""Factor over the median of the other processes. Smaller differences are not reported, because batches differ."""
+"""Numbers of a process are reported if they exceed the median of the other processes by more than this factor.
+
+Smaller differences are normal, because the batches of processes differ.
+"""
 NOT_FINITE, SIZE = ("nan", "posinf", "neginf"), ("finite", "squares")
 
 
@@ -48,7 +51,8 @@ def with_ranks(one: Alert, reader: RunReader) -> Alert:
 
 
 def _compared(kind: str, sick: Sequence[int], before: Mapping[int, Mapping[str, Any]]) -> list[str]:
-    # Facts: how much larger the numbers of the first such process were than those of the others in the steps before.
+    # Return a fact: how much larger the numbers of the first process with NaN or Inf were than those of the other
+    # processes, in the steps before.
     rms = {
         rank: float(numpy.sqrt(own["squares"].sum() / own["finite"].sum()))
         for rank, own in before.items()

@@ -9,7 +9,7 @@ import numpy
 from backprobe.rules.alert import Alert, Sighting, alert
 from backprobe.rules.window import Mask, RunRows, Table, Window, first_of, lasting
 
-LASTING = 5  # steps
+LASTING = 5  # returned values must look like probabilities in this number of successive steps
 ROUNDED = 1e-4
 NEAR = 0.1  # relative to the loss: uninformed probabilities give log(classes), within this tolerance
 

@@ -14,9 +14,10 @@ from backprobe.rules.alert import Alert, Sighting, alert
 from backprobe.rules.rule import RULES
 from backprobe.rules.window import Firsts, Mask, RunRows, Table, Window
 
-# successive steps: for one parameter at the start, for one parameter later, and for all parameters later
+# parameters must stay identical for this number of successive steps: one parameter at the start, one parameter later,
+# and all parameters later
 SOON, LATE, MANY = 5, 20, 10
-LONGER = 4  # factor of the longest stretch so far
+LONGER = 4  # a later stretch must be this many times as long as the longest stretch before it
 CONSTANT = ("sum", "squares", "min", "max")
 Lengths = NDArray[numpy.int64]
 CONVERGED = RULES["zero_gradients"].threshold  # relative to the largest norm of all gradients so far
@@ -155,8 +156,8 @@ class Unchanged:
 
 
 class NotStepped:
-    """Finds parameters whose optimizer does not step: they have no numbers after the first step, or a gap
-    reports it.
+    """Finds parameters whose optimizer does not step: they have no numbers after the first step, or a gap says that the
+    optimizer did not step.
     """
 
     def __init__(self) -> None:

@@ -36,7 +36,7 @@ class UnevenRanks:
         keys = [(row.name, row.kind) for row in own if row.merge == "sum"]
         self.keys = keys[:: -(-len(keys) // MOST)] if keys else []
         self.left: dict[int, Sizes] = {}  # by process: names × steps that do not fill a whole stretch yet
-        self.steps = numpy.empty(0, numpy.int64)  # the numbers of these steps
+        self.steps = numpy.empty(0, numpy.int64)  # the numbers of the steps in ``left``
         self.found: dict[int, Alert] = {}
 
     def look(self, window: Window) -> None:

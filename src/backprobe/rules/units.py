@@ -13,17 +13,19 @@ from backprobe.rules.shares import is_shares
 from backprobe.rules.window import Firsts, Mask, Matrix, RunRows, Table, Window, lasting
 
 DEAD, FLAT, LARGE = (RULES[kind].threshold for kind in ("dead", "saturated", "large_values"))
-FEWEST = 8  # numbers
+FEWEST = 8  # returned values with fewer numbers are not examined
 IS_DEAD = "'{name}' is dead: a share of {number} of what it returns is 0"
 OF_DEAD = "the bias before it, a lower learning rate, or leaky_relu"
 OF_INPUTS = "the scale of the inputs: subtract their mean and divide by their standard deviation"
 OF_OWN = (
     "smaller first values of '{}', which are as large themselves: those that its layer is initialised with by default"
 )
-LASTING = 4  # steps: a factor that starts at zero, such as LoRA's second one, is trained in the second or third step
-LOWER = 1 / 3  # relative to the first step
+# a problem must last for this number of steps: a factor that starts at zero, such as LoRA's second one, is trained in
+# the second or third step
+LASTING = 4
+LOWER = 1 / 3  # a value is saturated only if its slope has fallen below this share of the slope in the first step
 ROUNDED = 1e-6
-EARLY = 2  # the modules that run first
+EARLY = 2  # the number of modules whose first values may count as too large: those that run first
 
 
 class Units:
@@ -33,7 +35,7 @@ class Units:
         self.dead, self.saturated = Firsts(), Firsts()
         self.large: list[Sighting] = []
         self.of_own = ""  # the parameter of the module that has equally large numbers, if there is one
-        self.slope: Matrix | None = None  # the slope in the first step
+        self.slope: Matrix | None = None  # the slope of each returned value in the first step
 
     def look(self, window: Window) -> None:
         values = window.values
@@ -127,9 +129,10 @@ def _may_be_saturated(window: Window, values: Table) -> Any:
 def _slope(table: Table) -> tuple[Matrix, Mask]:
     # The mean derivative of a tanh or sigmoid, or NaN if the values fit neither; and whether they fit a sigmoid.
     low, high, mean, square = table["min"], table["max"], table["mean"], table["rms"] ** 2
-    # A constant could come from any function.
+    # Constant values are excluded, because they could come from any function.
     of_sigmoid: Mask = (low >= 0) & (high <= 1) & (high > low) & ~is_shares(table)
-    # A ReLU has zeros, but hardly ever a maximum of exactly 1.
+    # Values with zeros usually come from a ReLU. They count as those of a sigmoid only if the maximum is 1, which a
+    # ReLU hardly ever has.
     of_sigmoid &= (table["zeros"] == 0) | (high > 1 - ROUNDED)
     of_tanh = (low < 0) & (low >= -1) & (high <= 1)
     slope = numpy.where(of_sigmoid, 4 * (mean - square), numpy.where(of_tanh, 1 - square, numpy.nan))
@@ -137,8 +140,8 @@ def _slope(table: Table) -> tuple[Matrix, Mask]:
 
 
 def _is_step(window: Window, values: Table, rows: Any, table: Table) -> Mask:
-    # Is it a step function with a surrogate derivative, as in spiking networks? Its values are only 0 and 1. A real
-    # sigmoid would have a derivative of exactly 0 there, but gradients do arrive at the modules before.
+    # Do the values come from a step function with a surrogate derivative, as in spiking networks? They are only 0 and
+    # 1. A real sigmoid would have a derivative of exactly 0 there, but gradients do arrive at the modules before.
     known = {name: at for at, name in enumerate(window.gradients.names)}
     squares = window.gradients.column("squares")
     is_step: Mask = (table["zeros"] > 0) & (table["zeros"] + table["sum"] > (1 - ROUNDED) * table["finite"])
@@ -149,7 +152,7 @@ def _is_step(window: Window, values: Table, rows: Any, table: Table) -> Mask:
 
 
 def _is_returned(values: Table, table: Table) -> Mask:
-    # Is it the model's return value? A confident prediction may be saturated.
+    # Are these values the model's return value? A confident prediction may be saturated.
     result = [at for at, name in enumerate(values.names) if name == "return" or name.startswith("return.")]
     found = numpy.zeros((len(table.names), 1), bool)
     for at in result:

@@ -14,11 +14,11 @@ from backprobe.rules.rule import RULES
 from backprobe.rules.window import Matrix, RunRows, Steps, Table, Window, first_of, lasting
 
 LARGE, SMALL, PULL = (RULES[kind].threshold for kind in ("large_updates", "small_updates", "shrinking_weights"))
-LASTING, WAIT = 3, 20  # steps
-MOST = 1e-3  # the usual update, relative to the weights
+LASTING, WAIT = 3, 20  # in steps: how long updates must be too large, and when small updates are tested first
+MOST = 1e-3  # the size of a usual update, relative to the weights
 # Growth from one quarter of the steps to the next: 1.4 in a linear warm-up, 1.16 with momentum 0.9 after 20 steps.
 GROWS = 1.25
-SHRUNK = 5  # steps
+SHRUNK = 5  # weights must shrink for this number of successive steps
 TURNED, ALMOST = 0.3, 0.9
 
 
@@ -87,7 +87,8 @@ class UpdatesRule:
         weights = window.parameters.part(large)
         after = window.wide(weights["squares"])[:, begin:]
         moved = window.wide(window.updates.part(large)["squares"])[:, begin + 1 :]
-        with numpy.errstate(all="ignore"):  # |w + u|² = |w|² + 2 w·u + |u|², and the rows hold |w + u|²
+        # NumPy need not warn here. |w + u|² = |w|² + 2 w·u + |u|², and the rows hold |w + u|²
+        with numpy.errstate(all="ignore"):
             inward = (after[:, :-1] + moved - after[:, 1:]) / 2
             cosine = inward / numpy.sqrt(after[:, :-1] * moved)
             pull = numpy.nansum(inward, axis=0) / numpy.nansum(after[:, :-1], axis=0)

@@ -35,7 +35,7 @@ class Captions:
     drawn: Literal["circuit", "diff", "attribution"] = "circuit"
     """The kind of drawing: a recording, or the result of a verb on a recording."""
     weighs, alarm_words = "gradient rms", "not finite"
-    """In words: the number by which similar modules are compared, and the problem that a drawing highlights."""
+    """Words for the number by which similar modules are compared, and for the problem that a drawing highlights."""
 
     def __init__(self, record: Record, arrays: Arrays) -> None:
         self.record, self.graph, self.arrays = record, Graph.of(record), arrays
@@ -93,7 +93,7 @@ class Captions:
         return "value" if entry.inputs or entry.reads or expression_of(entry.source) else "input"
 
     def is_data(self, at: int) -> bool:
-        """Is it an input that requires no gradient, or a value that is only computed from such inputs?
+        """Is the value an input that requires no gradient, or computed only from such inputs?
 
         Frozen parameters do not count as data, and neither do values computed from them.
         """
@@ -106,7 +106,7 @@ class Captions:
         return (not is_computed or bool(entry.reads)) and all(map(self.is_data, {one.at for one in entry.reads} - {at}))
 
     def lines(self, at: int, name: str) -> list[str]:
-        """The lines of a node about a value, which is shown under this name, and its gradient."""
+        """The lines that a node shows for a value and its gradient. ``name`` is the value's name in that node."""
         value = self.value(at)
         return [*([f"= {value}"] if value else []), *filter(None, self.gradient(at, name))]
 
@@ -127,7 +127,7 @@ class Captions:
         return next((at for at in positions if self.kind(at) == "nonfinite"), None)
 
     def alarm(self, positions: Sequence[int]) -> str:
-        """The problem of these values, in words."""
+        """The problem of some values, in words."""
         bad = [self.record.entries[at].name for at in positions if self.kind(at) == "nonfinite"]
         return f"not finite: the gradient of {listed(bad, 3)}"
 

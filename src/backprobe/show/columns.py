@@ -52,7 +52,7 @@ class TableRow:
         return "\n".join(self.names), *numbers, source
 
     def shown(self, at: int, level: int) -> str:
-        """One of the gradients in this form. If there is no gradient, the shortest form of the reason."""
+        """The text of one gradient in a given form. If there is no gradient, the shortest form of the reason."""
         return self.gradients[at][LEVELS[level][1] if self.ok else -1]
 
 
@@ -69,8 +69,10 @@ class TableColumns:
 
     @classmethod
     def fitting(cls, rows: Sequence[TableRow], width: int, titles: tuple[str, ...]) -> TableColumns:
-        """Choose the longest forms that leave enough room for all names. Otherwise those that leave ``LEAST_NAME``
-        characters, or the shortest forms.
+        """Choose the longest forms that leave enough room for all names.
+
+        If there are none, choose the longest forms that leave ``LEAST_NAME`` characters for names, or else the
+        shortest.
         """
         longest = max((len(name) for row in rows for name in row.names), default=0)
         longest = max(longest, len(titles[0]))

@@ -24,7 +24,7 @@ def flows_of(record: Record) -> Sequence[Flow]:
 
 def _flows_of(record: Record) -> Sequence[Flow]:
     graph = Graph.of(record)
-    flows = graph.flows  # finds ``read_beside`` as well
+    flows = graph.flows  # computing the flows also fills ``read_beside``, so this line comes first
     pairs = [pair for pair in graph.read_beside if not _is_by_part(record, flows, *pair)]
     return [*flows, *_cut_in_lines(record, pairs)] if pairs else flows
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from backprobe.markup import Html, row, table
 from backprobe.show.columns import GAP, elided, in_columns
 
-MOST = 60  # rows
+MOST = 60  # the most rows of a table
 WIDTH = 100  # the width of a table that is not printed in a terminal
 LEAST = 12  # the fewest characters for a name
 Cells = Sequence[str]

@@ -48,7 +48,8 @@ def save(record: Record, result: tuple[Any] | None, path: str | os.PathLike[str]
         raise _unwritable(path, target, error) from error
     encoder = Encoder(load_arrays(record.backend))
     data = encoder.record(record) | {"result": encoder.result(result)}
-    # ``blob.bytes()`` may change layouts, which are part of ``data``.
+    # This comes after encoding and before writing, because ``blob.bytes()`` may change layouts, which are part of
+    # ``data``.
     storages = {name: blob.bytes() for name, blob in encoder.blobs.items()}
     try:
         _write(target, data, storages)

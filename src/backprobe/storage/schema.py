@@ -254,7 +254,9 @@ class Decoder:
 
 
 def of_older_format(data: dict[str, Any]) -> dict[str, Any]:
-    """The plain data of an older format, completed: it had one output, no default output, or less about NaN."""
+    """Complete the plain data of an older format, which had a single output, no default output, or fewer facts about
+    NaN.
+    """
     entries = data.get("entries")
     for entry in entries if isinstance(entries, list) else ():
         if isinstance(entry, dict):

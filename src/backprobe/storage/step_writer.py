@@ -210,7 +210,8 @@ class Writer:
         """
         users: dict[str, list[tuple[str, dict[str, Any]]]] = {}
         found = {}
-        stored = {name: blob.bytes() for name, blob in self.blobs.items()}  # this may change layouts
+        # ``bytes()`` may change the layout of a blob, so it is called first
+        stored = {name: blob.bytes() for name, blob in self.blobs.items()}
         for where, layout in self.layouts:
             users.setdefault(layout["storage"], []).append((where, layout))
         for storage, own in users.items():

@@ -118,7 +118,12 @@ class Sweep(Printed):
         return self._laid([run.output - self.output for run in self.runs])
 
     def plot(self) -> Any:
-        """imports NumPy"""
+        """The effects as a ``matplotlib`` figure: ``sweep.plot().savefig("sweep.png")`` writes it.
+
+        Without axes, effects are drawn as bars and approximations as circles. With axes they are drawn as heat maps.
+        The columns are the indices along the last axis. Each combination of a name and indices along the other axes has
+        a row. Raises NotInstalled.
+        """
         from backprobe.sweep.plot import bars, maps  # imports NumPy
 
         title = f"change of {self.of}, which is {self.output:.4g}"

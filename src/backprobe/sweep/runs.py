@@ -238,7 +238,7 @@ class ReplacedRuns:
     def _steps(self, value: SweepStep) -> Iterator[SweepStep]:
         # The runs for one value. Raises BadOption.
         entry = value.entry
-        # without the leading axes of a value that is computed several times at once
+        # the leading axes are removed, which a value has if it is computed several times at once
         shape = (entry.shape or ())[len(entry.axes) :]
         why = "each index along an axis has a run of its own"
         axes = from_the_first(self.asked.axes, shape, value.name, self.asked.axis, why)

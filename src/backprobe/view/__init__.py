@@ -216,7 +216,7 @@ def _shown_of(source: Any, asked: str) -> Shown | Path:
 
 def _folder(source: Any, asked: str) -> Path:
     # The folder to show. Raises BadOption and BadRun.
-    found = getattr(source, "folder", source)  # runs and watches have one
+    found = getattr(source, "folder", source)  # runs and watches have a folder
     if not isinstance(found, str | os.PathLike) or not os.fspath(found) or "\0" in str(found):
         raise BadOption(
             f"a viewer shows runs, recordings, diffs, attributions and sweeps, not {kind(source)}",

@@ -29,7 +29,7 @@ from backprobe.view.template import script_of, text_of
 
 Query = Mapping[str, str]
 MOST_BINS = 4000
-MOST_NAMES, MOST_STRETCHES = 50, 200  # names and stretches listed for a gap
+MOST_NAMES, MOST_STRETCHES = 50, 200  # the most names and the most stretches of steps that are listed for a gap
 TENTH = 0.1
 SEPARATORS = (".", ":", "/")
 
@@ -66,12 +66,12 @@ class Answers:
         return packed({"others": self.beside()})
 
     def other(self, query: Query) -> Packed:
-        """The data of one such item, which is no run."""
+        """The data of one item that is shown with the runs."""
         shown = self._shown(query)
         return packed({"shown": shown.data}, shown.arrays)
 
     def names(self, query: Query) -> Packed:
-        """The names in one such item, which is no run."""
+        """The names in one item that is shown with the runs."""
         return packed({"names": list(self._shown(query).names)})
 
     def beside(self) -> list[dict[str, Any]]:
@@ -161,7 +161,7 @@ class Answers:
             "greatest": _grouped(found.greatest, groups, numpy.fmax, numpy.nan),
         }
         if (found.first == found.last).all():
-            del arrays["least"]  # each bin is a single step
+            del arrays["least"]  # each bin is a single step, so its smallest and largest number are equal
         arrays |= {
             f"nonfinite {kind}": _grouped(one, groups, numpy.maximum, 0) for kind, one in found.nonfinite.items()
         }
@@ -219,7 +219,8 @@ class Answers:
         other = self.runs[int(query["with"])]
         if other is run:
             raise ValueError("a run does not part from itself")
-        one, two = sorted((run, other), key=lambda each: each.number)  # locks are always taken in the same order
+        # locks are always taken in the same order, otherwise two threads could wait for each other
+        one, two = sorted((run, other), key=lambda each: each.number)
         with one.reading() as first, two.reading() as second:
             found = partings(first, second, (0.0, TENTH))
             said = [

@@ -23,7 +23,7 @@ Packed = Sequence[bytes | memoryview]
 
 
 def packed(head: Mapping[str, Any], arrays: Mapping[str, Any] | None = None, *, is_rounded: bool = False) -> Packed:
-    """A header, and arrays of integers or floating-point numbers by name.
+    """Pack a header, and arrays of integers or floating-point numbers by name.
 
     >>> b"".join(packed({"a": float("nan")}, {"b": numpy.array([1])}))[4:-4].rstrip()
     b'{"a":"NaN","arrays":[["b","u4",1]]}'

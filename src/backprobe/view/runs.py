@@ -75,7 +75,7 @@ class OpenRun:
         self._numbers, self._alerts = Handle(folder), Handle(folder)
         self._levels: dict[tuple[int, str, tuple[str, ...]], Level] = {}
         self._nonfinite: tuple[int, Any, list[Stretch]] = -1, numpy.empty(0, numpy.int64), []
-        # the summary, and the state of the files from which it was made
+        # the cached summary, and the state of the files from which it was made
         self.said: tuple[Any, dict[str, Any]] = None, {}
 
     def files(self) -> Any:

@@ -96,7 +96,7 @@ class Handler(BaseHTTPRequestHandler):
     def parse_request(self) -> bool:
         """Refuse requests that do not come from a page of this server, before their content is read."""
         if not super().parse_request() or self.server.closed.is_set():
-            self.close_connection = True  # this also applies to connections that were open before
+            self.close_connection = True  # also closes connections that were open before the server was closed
             return False
         refused = self._refused()
         if refused is not None:

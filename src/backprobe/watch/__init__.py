@@ -158,7 +158,8 @@ def watch_function(
 
 
 def _obstacle(folder: Path) -> str:
-    # The file that is in the way of the folder or of one above it.
+    # Say which existing file prevents the creation of the folder: a file with the folder's path, or with the path of a
+    # folder above it.
     try:
         found = [one for one in (folder, *folder.parents) if one.exists() and not one.is_dir()]
     except (OSError, ValueError):
@@ -284,7 +285,7 @@ class Watch:
             )
         atexit.unregister(self._end_with_interpreter)
         if isinstance(error, NotFinite):
-            self._listener.end()  # the step may be incomplete
+            self._listener.end()  # end the step of the error, which may be incomplete
         try:
             self._opened.close()
         finally:

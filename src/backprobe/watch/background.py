@@ -18,8 +18,8 @@ from backprobe.storage.runs.layout import NewRows, RowKey, StepData
 from backprobe.storage.runs.presence import Deleted
 from backprobe.storage.runs.writer import RunWriter
 
-MOST_WAITING = 1000  # steps
-MOST_UNCOMMITTED = 100  # steps, regardless of the pace
+MOST_WAITING = 1000  # the most steps in the queue before the training waits
+MOST_UNCOMMITTED = 100  # a commit is made after this number of steps, whatever the pace
 Feed = Callable[[StepData, Sequence[RowKey]], None]
 """A function that receives a step, and the keys of all rows so far."""
 

@@ -28,11 +28,12 @@ from backprobe.watch.sinks import NOT_FINITE, Sink
 if TYPE_CHECKING:
     from backprobe.rules.judge import Judge
 
-MOST_WAITING = 1000  # steps
+MOST_WAITING = 1000  # if this number of steps is waiting, sinks miss the next ones
 LAST_WAIT = 60.0  # seconds that the end of a training waits for sinks
-# the number of steps before the first search for alerts, and its factor for each following search
+# the number of steps before the first search for alerts, and the factor by which this number grows for each following
+# search
 FIRST_LOOK, GROWTH = 20, 1.25
-LARGE = 3e38  # a dashboard may store a different number if it is larger than this
+LARGE = 3e38  # a dashboard may store another number instead of a number above this one
 KINDS_OF_RATIO = ("update", "param")
 OWN = ("param", "update", "grad_backward")  # kinds that only parameters have
 

@@ -99,7 +99,8 @@ def _what(given: Mapping[str, Any]) -> str:
 
 
 def _pace(given: Mapping[str, Any]) -> str:
-    # ``flush_every`` counted steps: each step on disk at once is ``flush=0``, and of more a second is the nearest
+    # The former option ``flush_every`` counted steps, but ``flush`` counts seconds. For 1 step, ``flush=0`` does the
+    # same. For more steps, one second is the nearest replacement.
     of = [f"flush={'0' if given['flush_every'] == 1 else '1.0'}"] if "flush_every" in given else []
     of += [f"histogram={given[one]!r}" for one in given if one == "histogram"]
     return f"pace=bp.Pace({', '.join(of)})"

@@ -32,7 +32,7 @@ class ScriptWatch(ScriptListener):
         """Run the script to its end. Its errors pass through, also SystemExit with its status. Raises NoBackend."""
         watches = load_backend("torch").watches
         script = None if watches is None else watches.script(self)
-        assert script is not None  # PyTorch always has it
+        assert script is not None  # PyTorch can always watch scripts
         with as_main(arguments, spec) as main, self.open, script:
             exec(compiled(str(main.__file__)), vars(main))
 

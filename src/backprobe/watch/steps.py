@@ -24,8 +24,8 @@ LOGGED = "logged"
 SCALE = "loss scale"
 """The name under which the scale of a ``GradScaler`` is logged."""
 FEW, MANY, MORE = 8, 20, 4
-"""The number of backward passes that shows that nothing ends a step. In a step, these are more than ``MORE`` times as
-many as in any earlier step and at least ``FEW``; or ``MANY`` if no step has ended yet.
+"""It is assumed that nothing ends a step if its backward passes are more than ``MORE`` times as many as those of any
+earlier step, and at least ``FEW``; or if there are ``MANY`` before any step has ended.
 """
 Fetch = Callable[[Mapping[int, Any]], Callable[[], Mapping[int, Row]]]
 
@@ -46,7 +46,7 @@ class Open:
     skipped: int = 0
     scale: float = 1.0
     uncleared: int = 0
-    has_stepped: bool = False  # has any optimizer stepped in it?
+    has_stepped: bool = False  # has any optimizer stepped in this step?
     ended: float = 0.0
 
     @property
@@ -188,7 +188,7 @@ class CountedSteps(StepListener):
         if self.is_stopped:
             return
         self.hand_on()
-        if self.current.has_stepped:  # only some of several optimizers have
+        if self.current.has_stepped:  # some of several optimizers have stepped, but not the one that ends a step
             self.end()
             self.hand_on()
         elif self._is_left_open():

@@ -24,7 +24,7 @@ class ChosenRows:
         return cls(*numpy.array(known, numpy.int64).reshape(-1, 2).T)
 
     def below(self, height: int) -> ChosenRows:
-        """Only the rows that exist in a step of this height."""
+        """Return only the rows that exist in a step of ``height`` rows."""
         if not len(self.places) or self.places.max() < height:
             return self
         there = self.places < height

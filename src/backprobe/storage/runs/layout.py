@@ -36,7 +36,7 @@ from backprobe.record.exponents import Exponents
 from backprobe.record.source import Source
 from backprobe.record.statistics import COLUMNS, NOTHING
 
-APPLICATION = 0x62707277  # "bprw"
+APPLICATION = 0x62707277  # SQLite's application id of these files: the letters "bprw"
 VERSION, OLDEST = 5, 4  # the version that is written, and the oldest that can be read
 PAGE = 16384
 CHUNK_BYTES = 4 << 20
@@ -104,7 +104,7 @@ class StepData:
     matrix: Matrix
     time: float = 0.0
     backwards: int = 0
-    skipped: int = 0  # 1 if the gradient scaler skipped it, or IS_OPEN
+    skipped: int = 0  # 1 if the gradient scaler skipped the step, IS_OPEN if no optimizer finished it, otherwise 0
     exponents: Mapping[int, Exponents] = field(default_factory=dict)  # by place of the row, if histograms were measured
     gaps: Sequence[Missing] | None = None  # None if gaps were not looked for
     uncleared: int = 0

@@ -29,7 +29,7 @@ class Level:
         self.written = 0  # the number of steps that the saved bins cover
         self.most = max(FEWEST, min(MOST, NUMBERS // max(1, len(names)))) // 2 * 2
         self.width, self.known = 1, numpy.empty(0, numpy.int64)  # the steps that lie in complete bins
-        self.made_by = self.known  # the attempt that made each of these steps
+        self.made_by = self.known  # the attempt that made each step in complete bins
         self.whole = _nothing(names)
 
     @property
@@ -115,7 +115,7 @@ def _part(found: Binned, end: int) -> Binned:
 
 
 def _joined(parts: Sequence[Binned]) -> Binned:
-    # Several series of bins, one after another.
+    # Join several series of bins, one after another.
     parts = [part for part in parts if len(part.first)] or [*parts[:1]]
     if len(parts) == 1:
         return parts[0]

@@ -24,7 +24,7 @@ class WriteLock:
         """Take the lock. Raises BadRun if it is taken already."""
         try:
             import fcntl
-        except ImportError as error:  # Windows
+        except ImportError as error:  # Windows has no module ``fcntl``
             raise Unsupported(
                 "a run cannot be written on this system",
                 asked=asked,
@@ -44,7 +44,7 @@ class WriteLock:
         try:
             os.ftruncate(descriptor, 0)
             os.write(descriptor, str(os.getpid()).encode())
-        except OSError:  # a full disk
+        except OSError:  # for example because the disk is full
             os.close(descriptor)
             raise
         self.descriptor = descriptor

@@ -91,7 +91,7 @@ class RunReader:
 
     @property
     def how(self) -> str:
-        """How the files were opened; see ``opening``."""
+        """The ways in which the files were opened: ``live``, ``immutable`` or ``copy``, as described in ``opening``."""
         return ", ".join(dict.fromkeys(rank.how for rank in self.ranks.values()))
 
     def rows(self) -> dict[Key, RowKey]:

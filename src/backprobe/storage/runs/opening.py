@@ -20,7 +20,7 @@ from urllib.parse import quote
 from backprobe.errors import BadRun
 from backprobe.storage.runs.layout import APPLICATION, OLDEST, VERSION
 
-BUSY = 30.0  # seconds
+BUSY = 30.0  # seconds to wait for a database that another process has locked
 OF_SYSTEM = frozenset(
     {
         sqlite3.SQLITE_IOERR,

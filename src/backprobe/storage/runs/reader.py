@@ -73,9 +73,9 @@ class FileIndex:
     aliases: dict[str, str] = field(default_factory=dict)
     stored: list[Stored] = field(default_factory=list)
     info: NDArray[Any] = field(default_factory=lambda: numpy.empty(0, INFO))  # for each step that is read, in order
-    # The attempt that made each of these steps.
+    # For each step that is read: the attempt that made it.
     attempt_of: NDArray[numpy.int64] = field(default_factory=lambda: numpy.empty(0, numpy.int64))
-    # The place at which each of these steps is stored.
+    # For each step that is read: the place at which it is stored.
     chosen: NDArray[numpy.int64] = field(default_factory=lambda: numpy.empty(0, numpy.int64))
     is_plain: bool = True  # are all stored steps read, in the order in which they are stored?
     # for each element of ``stored``: the number of steps stored up to its end
@@ -110,7 +110,8 @@ class RankFile:
         self.how, self._is_held = "", False
         self._index = FileIndex()
         self._asked_last: tuple[Any, dict[int, tuple[Any, ChosenRows]]] = (None, {})
-        self._newest: dict[tuple[int, int], Matrix] = {}  # by attempt and step number; stored steps never change
+        # cached steps by attempt and step number, because stored steps never change
+        self._newest: dict[tuple[int, int], Matrix] = {}
         self._closing: weakref.finalize[Any, Any] | None = None
         if kept_open:
             self._open()
@@ -134,7 +135,8 @@ class RankFile:
     def reading(self) -> Iterator[FileIndex]:
         """Inside this context, all reads see the file as it was at one moment, even if it is written meanwhile.
 
-        Errors raised inside it are passed on unchanged; reads inside it go through ``_sound``.
+        Other errors raised inside this context are passed on. Reads must use ``_sound``, which raises BadRun for a
+        damaged file.
         """
         opens = not self.kept_open and not self._is_held
         if opens:
@@ -146,7 +148,7 @@ class RankFile:
             yield self._index
         finally:
             if self.connection.in_transaction:
-                # The file is damaged, and the read inside this context has already reported that.
+                # If this fails, the file is damaged, and the read inside this context has already reported that.
                 with suppress(sqlite3.DatabaseError):
                     self.connection.execute("COMMIT")
             if opens:
@@ -459,7 +461,8 @@ class RankFile:
 
 
 def _of_steps(stored: Stored, numbers: Matrix) -> Matrix:
-    # The numbers of some rows of a chunk. Raises ValueError if they belong to another number of steps.
+    # Return the numbers of some rows of a chunk unchanged. Raises ValueError if they have neither one column nor one
+    # for each step of the chunk.
     if numbers.shape[-1] not in (1, len(stored.info)):
         raise ValueError(f"it has the numbers of {numbers.shape[-1]} steps, and {len(stored.info)} steps")
     return numbers

@@ -104,8 +104,8 @@ class _Reading:
             return _extremes(self._logged(start, stop), cuts)
         columns = self._columns(self.kind, columns_for([self.which]), start, stop)
         if self.which == "rms" and not self.is_ratio and columns["finite"].shape[1] == 1:
-            # The extremes are found before the root is taken. It would not change their order, and there are fewer
-            # numbers.
+            # Find the extremes before taking the square root, which does not change their order. The root is then
+            # computed for fewer numbers.
             ends = _extremes(columns["squares"], cuts)
             least, greatest = (statistic("rms", {**columns, "squares": one}) for one in ends)
             return numpy.asarray(least), numpy.asarray(greatest)

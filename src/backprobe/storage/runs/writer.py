@@ -107,7 +107,7 @@ class RunWriter:
         self.next_step = max((int(unsealed(blob, 1, INFO)["step"].max()) + 1 for blob in blobs), default=0)
         self.height = 0
         self.new = NewRows()
-        self.tail: list[StepData] = []  # committed, but not yet in a chunk
+        self.tail: list[StepData] = []  # the steps that are committed, but not yet in a chunk
         self.pending: list[StepData] = []
         self.next_id, self.next_chunk = (
             run(f"SELECT coalesce(max(id) + 1, 0) FROM {table}").fetchone()[0] for table in ("steps", "chunks")
@@ -216,7 +216,7 @@ class RunWriter:
             (chunk, self.attempt, len(steps), height, sealed(info_of(steps)[None])),
         )
         for at, column in enumerate(COLUMNS):
-            numbers = numpy.stack([matrix[at] for matrix in matrices])  # steps × rows
+            numbers = numpy.stack([matrix[at] for matrix in matrices])  # an array of shape steps × rows
             kept = numbers[:1] if (numbers == numbers[0]).all() else numbers
             self.connection.execute("INSERT INTO columns VALUES (?, ?)", (column_id(chunk, column), sealed(kept.T)))
 
@@ -242,13 +242,13 @@ class RunWriter:
 
 
 def _alike(steps: Iterable[StepData]) -> Iterator[list[StepData]]:
-    # The steps in parts of the same height: it grows when a name appears.
+    # Split the steps into parts in which all matrices have the same height. The height grows when a name appears.
     for _, some in groupby(steps, lambda one: one.matrix.shape):
         yield list(some)
 
 
 def _blobs(steps: Sequence[StepData]) -> Iterator[tuple[memoryview, memoryview]]:
-    # For each of these steps, what is stored beside its statistics, and these.
+    # For each of these steps, two blobs: the facts that are stored besides its statistics, and its statistics.
     return zip(
         sealed_each(info_of(steps)[:, None, None]),
         sealed_each(numpy.stack([one.matrix for one in steps])),
