@@ -51,7 +51,7 @@ class OfNamedValues(Waiting[P, R]):
         return [("select", written(self.select))]
 
 
-def output_of(asked: OfNamedValues, first: Recording) -> Any:
+def output_of(asked: OfNamedValues[Any, Any], first: Recording) -> Any:
     """The path of the output, if only one output depends on the differentiated values and none was requested."""
     path = first.outputs[0].name.partition("return.")[2]
     return path if asked.of is None and path else asked.of
