@@ -14,7 +14,7 @@ from backprobe.backends.pure_calls import contents
 from backprobe.record.containers import SIMPLE, children
 from backprobe.source.user_code import innermost, package
 
-DEEPEST = 8  # the deepest chain of functions that call functions and objects that hold objects
+DEEPEST = 8  # the longest chain of functions, containers and objects that hold one another
 MOST = 20_000
 NOT_OPENED = (ModuleType, type, FunctionType, BuiltinFunctionType)
 

@@ -112,8 +112,8 @@ class CheckedCall:
         moved = self._at([value + TINY * self.direction(at) for at, value in enumerate(self.values)])
         with numpy.errstate(over="ignore", invalid="ignore"):
             is_single = numpy.array_equal(moved.astype(numpy.float32), moved)
-        # A step function also returns numbers with few digits, but a small step leaves most of them unchanged. So most
-        # outputs must have changed.
+        # A piecewise constant function, such as rounding, also returns numbers that single precision can hold. But when
+        # its inputs move a little, most of its outputs stay the same. So most outputs must have changed.
         return is_single and bool((moved != self.at_rest).mean() > 0.5)
 
     def _at(self, values: Sequence[Any]) -> Any:

@@ -51,8 +51,9 @@ class ScriptVerb(Verb):
     def _look(
         self, ctx: click.Context, options: dict[str, click.Option], before: list[str], behind: list[str], count: int
     ) -> None:
-        # Store a remark if words of the script look like options of backprobe. Raises Refusal if a real option of
-        # backprobe comes after such a word.
+        # Store a remark if words after the script are spelled like options of backprobe, because the script gets them.
+        # Raises Refusal if such a word comes before the last argument that the command itself requires, as before the
+        # drawing in ``draw train.py --depth 1 x.svg``.
         taken: list[str] = []
         rest: list[str] = []
         takes_next = False

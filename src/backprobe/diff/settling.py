@@ -26,7 +26,9 @@ ALIKE = 1e-3
 
 @dataclass(frozen=True)
 class Settled:
-    """Decisions by the names of pairs: arrangements of weights, and pairs that are different values."""
+    """What the numbers decided. ``arrangements`` has pairs of weights, each with the arrangement that fits. ``unlike``
+    has pairs that are different values although their names match. Each pair is given by its two full names.
+    """
 
     arrangements: Sequence[tuple[Names, Arrangement]] = ()
     unlike: Sequence[Names] = ()

@@ -89,7 +89,8 @@ def _cuts(flow: Dataflow, lost: set[int]) -> list[Cut]:
 
 
 def _found(flow: Dataflow, findings: list[Finding], runs: Runs, lost: set[int]) -> list[Finding]:
-    # The findings. A finding without a line is replaced if a changed value has shown the line.
+    # Return the findings. If the cause of a finding has no known line, the program is run again with changed values. If
+    # these runs prove causes with a line, findings on those lines replace the finding.
     names, made = full_names(flow.record), list[Finding]()
     first = _without_line(flow, lost)
     for one in findings:

@@ -32,7 +32,8 @@ def without_fault(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> Ite
     """
     untrained = {one.name for one in flow.record.training.untrained} if flow.record.training is not None else set()
     groups = _of_no_use(flow, missing, lost)
-    # in a training, the census reports the parameters without a gradient, and all other values need none
+    # If the program trains, only parameters need a gradient, and the census reports those that have none. So there are
+    # no notes on values that can have no gradient.
     if flow.record.training is None:
         groups |= _of_no_gradient(flow, missing)
     versions = _versions(flow.record)

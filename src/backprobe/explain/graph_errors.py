@@ -87,7 +87,7 @@ def spelling(record: Record, entry: Entry) -> str:
     names = [own_name(name) for name in (entry.name, *entry.aliases) if "()" not in name]
     plain = [name for name in names if name.isidentifier() and name != "return"]
     items = [as_written(record, name) for name in names if not name.startswith("return")]
-    # if ``states[0] = ...`` bound the value, its spelling is the item
+    # a value bound by ``states[0] = ...`` is spelled ``states[0]``, even if it also has other names
     bound = [name for name in names[:1] if name.endswith("]")]
     return next(iter([*bound, *plain, *(name for name in items if name.isascii() and name[:1].isalpha())]), "")
 

@@ -223,7 +223,7 @@ def _as_others(flow: Dataflow, at: int, after: After) -> list[Finding]:
     if first is None or not (cuts := flow.cuts(first)):
         return []
     fact = say("as_another", value=repr(flow.entries[first].name), limit=limits[0])
-    # each finding says that it was found for the first value of the line
+    # the fact added to each finding says that the cut was found at the first value of the line, not at this one
     return [with_fact(found, fact) for found in cut_findings(flow, first, cuts)]
 
 

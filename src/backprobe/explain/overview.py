@@ -430,8 +430,10 @@ def _line(place: Source | None) -> tuple[str, int] | None:
 def _hidden(
     flow: Dataflow, missing: Sequence[int], said: Set[tuple[str, int] | None], findings: Sequence[Finding]
 ) -> Iterator[str]:
-    # Yield a note for each call on a path to an output that would cut off unrecorded values, except on the lines
-    # ``said``. If all parameters are trained, a call is left out if no line of the program disabled gradients for it.
+    # Yield notes on calls that would cut off values that were not recorded. Only calls on a path to an output count,
+    # and none on the lines ``said``.
+    #
+    # In a training, a call that ran without gradients is left out if no line of the program around it disabled them.
     # Such code is meant to run without gradients: it is an evaluation with a decorator, or part of a library, such as
     # the forward of an adjoint method.
     training = flow.record.training

@@ -155,7 +155,8 @@ def _along(arrays: RecordArrays, series: Sequence[Layer]) -> Finding | None:
     layers, norms = [layer for layer, _ in known], numpy.array([[norm] for _, norm in known])
     ratio, vanished, exploded = (one.item() for one in along(norms))
     is_small = rms(layers[0].gradient) < abs(arrays.scale or 0.0)
-    # a gradient below 1 everywhere is no explosion, for example with a loss at each depth
+    # If even the first layer's gradient is smaller than that of the loss itself, nothing has exploded: for example,
+    # with a loss at each depth, more and more gradients are added up.
     if not vanished and (not exploded or is_small):
         return None
     kind, ends = "vanishing" if vanished else "exploding", norms[[0, -1], 0].tolist()

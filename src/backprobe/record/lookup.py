@@ -48,7 +48,8 @@ class Lookup:
         return {self.positions[full] for full in names}
 
     def _find(self, name: str) -> list[str]:
-        # The full names that match this name and its counts. For a container, its only floating tensor also matches.
+        # The full names that match this name and its counts. The name of a container stands for its only floating
+        # tensor, or for everything in it if there is not exactly one.
         asked, last = _without_last(name)
         plain = strip(asked)
         found = [full for full in self.stripped.get(plain, []) if counts_agree(asked, full)]

@@ -111,7 +111,7 @@ def _passed(window: Window, table: Table) -> Mask:
 
 
 def _may_be_dead(window: Window, values: Table) -> Any:
-    # The rows that have enough zeros in some new step.
+    # The rows that may be dead, because in some new step they have enough zeros for it.
     zeros, finite = (window.new(values.column(column)) for column in ("zeros", "finite"))
     return numpy.flatnonzero(((zeros >= DEAD * finite) & (finite > 0)).any(axis=1))
 

@@ -70,7 +70,7 @@ class WindowPart:
         return self.held[name]
 
     def of(self, places: Any, name: str) -> Matrix:
-        """A column of some rows only."""
+        """The column with this name, but only for the rows at these places."""
         if not len(places):
             return numpy.empty((0, 1))
         count = len(self.rows.all)

@@ -21,7 +21,7 @@ class TracedBefore:
 
     def __init__(self) -> None:
         self.first = private.graph_number(tf.Graph())
-        self.ran: dict[int, Any] = {}  # by id: functions that train
+        self.ran: dict[int, Any] = {}  # the functions that ran and train, by id
         self.others = Seen()  # functions that did not train when they last ran
 
     def listening(self, ran: Callable[[Any], None]) -> AbstractContextManager[None]:

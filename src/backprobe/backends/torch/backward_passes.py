@@ -152,9 +152,9 @@ class Passing:
         """Store the gradient of an edge. Called by a hook that is removed if the user has hooks on the tensor: see
         ``EdgeHooks``.
 
-        The gradient is copied if the user may write to it: in a custom backward, if it is the cotangent of a pass, or
-        if it is a result of ``grad()``. Otherwise the object itself is held. While it is held, the engine does not use
-        it as a leaf's ``.grad``, to which later passes would add in place.
+        The gradient is copied if the user may write to it, that is, if it is the cotangent of a pass or a result of
+        ``grad()``. For a custom backward, ``take`` has copied it before. Otherwise the object itself is held. While it
+        is held, the engine does not use it as a leaf's ``.grad``, to which later passes would add in place.
         """
         if gradient is None or (current_pass() != self.running and not (self._counts() and number not in self.late)):
             return  # the hook does not count: it may have been removed when this pass started

@@ -115,7 +115,8 @@ def effect(function: Any, flagged: bool) -> Effect:
 
 
 def _of_other(function: Any) -> Effect:
-    # Return the effect of a callable that is not a plain function, if no argument makes it write.
+    # Return the effect of calling a callable that is not a plain function, without an argument such as ``out=`` that
+    # would make it write.
     if not (isinstance(function, PYTHONS) or type(function).__module__.startswith("torch")):
         # an object of the user, whose attributes are not read, because that might run the program's code
         return Effect.UNKNOWN

@@ -44,8 +44,8 @@ KNOWN = frozenset({
 
 
 def evaluate(operation: str, args: Sequence[Any], words: Mapping[str, Any]) -> Any:
-    """Call the function on NumPy arrays, and return NumPy arrays. Return None if the name is unknown or the arguments
-    do not fit.
+    """Call the function with the name ``operation`` on NumPy arrays, and return NumPy arrays. Return None if the name
+    is unknown or the arguments do not fit.
     """
     for home in HOMES if operation in KNOWN else ():
         function = getattr(home, operation, None)

@@ -114,7 +114,8 @@ def _is_written(func: Any, args: Sequence[Any], words: Mapping[str, Any], made: 
         return True  # a repetition would draw other random numbers
     names = (f"{func._overloadname}_out", "out")
     into = next((getattr(func.overloadpacket, name) for name in names if hasattr(func.overloadpacket, name)), None)
-    if into is None or torch.Tag.generated in into.tags:  # this overload copies the operation's result
+    # a generated overload with ``out`` calls the operation without it and copies the result, whether written or not
+    if into is None or torch.Tag.generated in into.tags:
         return _is_of_operands(func, args, words, made)
     taken = {one.name for one in into._schema.arguments}
     place = torch.ones_like(made)

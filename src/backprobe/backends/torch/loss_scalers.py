@@ -85,15 +85,17 @@ def _noted(node: Any) -> dict[str, Any]:
 
 
 def is_handled(roots: Sequence[Tensor]) -> bool:
-    """Did backward start at a loss whose scaler can still lower its scale? At a scale of 1 or less, scaling is not the
-    cause.
+    """Did backward start at a loss with a scale above 1? Then its scaler handles an overflow by a lower scale. At a
+    scale of 1 or less, scaling cannot be the cause of an overflow.
     """
     scaler = scaler_of([root.grad_fn for root in roots if root.grad_fn is not None])
     return scaler is not None and bool(scaler.get_scale() > 1)
 
 
 def scaler_of(roots: Sequence[Any]) -> GradScaler | None:
-    """Return the scaler of the loss that has one of these nodes, or of a loss that went into their sum."""
+    """Return the scaler of the loss to which one of these nodes belongs. If a node belongs to a sum of losses, return
+    the scaler of one of these losses. None if there is no scaler.
+    """
     nodes = [*roots]
     for at in range(NEAR):
         if at >= len(nodes):

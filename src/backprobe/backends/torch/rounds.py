@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 FEW, MORE = 8, 4
-"""The number of steps of one optimizer after which the others are no longer waited for: at least ``FEW``, and more than
-``MORE`` times as many as in any earlier round. Nothing shows in the first round how long it will be; from the second on
-the earlier ones do.
+"""When to stop waiting for the other optimizers: one optimizer has made at least ``FEW`` steps in this round, and more
+than ``MORE`` times as many as any optimizer made in an earlier round. In the first round only ``FEW`` counts, because
+there is no earlier round that shows how long a round is.
 """
 
 

@@ -90,8 +90,8 @@ def all_optimizers() -> list[Optimizer]:
 
 
 Found = tuple[Module, str, str, list[tuple[str, Tensor]]]
-"""A module, the name and the kind of one of its attributes, and the tensors in this attribute. Each tensor has the part
-of its name after the attribute.
+"""A module, the name of one of its attributes, the attribute's kind, and the tensors in it. Each tensor is paired with
+the rest of its name, which follows the attribute: ``[0]`` for ``layers[0]``.
 """
 
 

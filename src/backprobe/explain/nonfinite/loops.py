@@ -78,7 +78,8 @@ def arrivals(known: Evidence) -> dict[int, LoopArrival]:
 def _bad_steps(
     entries: Sequence[Entry], bad: Collection[int], numbers: Callable[[int], Any]
 ) -> Iterator[dict[int, Any]]:
-    # Yield for each loop, with the functions called in its body, its bad entries and their masks over the steps.
+    # Yield a dict for each loop. It maps each bad entry, in the loop's body or in a function called there, to a mask of
+    # the steps in which the entry is bad.
     found: dict[tuple[str, tuple[str, ...]], list[int]] = {}
     inside = [at for at in sorted(bad) if STEP in entries[at].axes]
     scopes = {split(entries[at].name)[0] for at in inside}
