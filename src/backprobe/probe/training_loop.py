@@ -31,7 +31,7 @@ from backprobe.probe.form import home
 from backprobe.probe.output import ProbedOutput
 from backprobe.probe.request import Request
 from backprobe.source.by_code import by_code
-from backprobe.source.bytecode import comprehension_heads, events
+from backprobe.source.bytecode import comprehension_heads, comprehension_jumps, events
 from backprobe.source.locate import is_module
 from backprobe.source.main_module import as_main, compiled
 from backprobe.source.user_code import package
@@ -315,7 +315,9 @@ class _FrameTracer:
         if frame.f_lineno != self.line:
             return frame.f_lasti < self.at
         is_comprehension = frame.f_code.co_name.startswith("<") and not is_module(frame.f_code)
-        return not is_comprehension and frame.f_lasti not in comprehension_heads(frame.f_code)
+        # Python 3.12 reports the beginning of the loop, and Python 3.13 the jump to it.
+        ours = comprehension_heads(frame.f_code) | comprehension_jumps(frame.f_code)
+        return not is_comprehension and frame.f_lasti not in ours
 
     def _is_behind(self, frame: FrameType, end: int) -> bool:
         # Does the loop that ends at this instruction contain no backward()? It counts only if it reads gradients, or is

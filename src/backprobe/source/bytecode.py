@@ -158,6 +158,9 @@ def _marks(code: CodeType, file: str) -> Marks:
     return marked(definition.node, definition.lines)
 
 
+JUMPING_BACK = ("JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT")
+
+
 @lru_cache(4096)
 def comprehension_heads(code: CodeType) -> frozenset[int]:
     """Return the offsets of the instructions at which loops of comprehensions begin. From Python 3.12 on,
@@ -175,6 +178,13 @@ def comprehension_heads(code: CodeType) -> frozenset[int]:
         elif instruction.opname in ADDING and instruction.arg:
             heads.update(head for head, _ in loops[len(loops) - (instruction.arg - 1) :])
     return frozenset(heads)
+
+
+@lru_cache(4096)
+def comprehension_jumps(code: CodeType) -> frozenset[int]:
+    """Return the offsets of the instructions that jump back to the beginning of a comprehension's loop."""
+    heads, instructions = comprehension_heads(code), dis.get_instructions(code)
+    return frozenset(one.offset for one in instructions if one.opname in JUMPING_BACK and one.argval in heads)
 
 
 @lru_cache(4096)
