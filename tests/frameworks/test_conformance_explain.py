@@ -240,6 +240,7 @@ ONLY_IN_PYTORCH = ("no_grad", "no_grad.update", "unknown.hook", "checkpoint", "o
 FIELDS = dict.fromkeys(
     (
         "left",
+        "scale",
         "value",
         "plain",
         "target",

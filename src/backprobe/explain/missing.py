@@ -93,13 +93,14 @@ def _cut(flow: Dataflow, at: int, after: After) -> list[Finding]:
             chain=(*flow.chain(after, mention.source), flow.entries[target].name),
         )
         for target, mention in replaced.items()
-    ] + cut_findings(flow, at, [cut for cut in flow.cuts(at) if not _is_update(flow, cut)])
+    ] + cut_findings(flow, at, [cut for cut in flow.cuts(at) if not _is_update(flow, at, cut)])
 
 
-def _is_update(flow: Dataflow, cut: Cut) -> bool:
-    # Does the line assign a gradient, or what is computed from gradients alone, to a Variable? It is the step of a
-    # training, through which no gradient is meant to flow.
-    return cut.mention.use.kind == "assigned" and is_of_gradients(flow, cut.mention.source)
+def _is_update(flow: Dataflow, at: int, cut: Cut) -> bool:
+    # Does the line assign a gradient, or a value computed from gradients alone, to a Variable? This is the step of a
+    # training, through which no gradient of another value should flow.
+    is_asked = is_of_gradients(flow, at)
+    return not is_asked and cut.mention.use.kind == "assigned" and is_of_gradients(flow, cut.mention.source)
 
 
 def _in_graph(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
