@@ -130,6 +130,7 @@ bench: $(READY)
 	$(BIN)/python bench/installed.py
 	$(BIN)/python bench/first_use.py
 	$(BIN)/python bench/probe.py
+	$(BIN)/python bench/empty_block.py
 	$(BIN)/python bench/probe_tensorflow.py
 	$(BIN)/python bench/probe_jax.py
 	$(BIN)/python bench/guard.py

@@ -1,4 +1,4 @@
-"""How much `pip install backprobe` puts on the disk beyond NumPy, by package: no more than 17.8 MB.
+"""How much `pip install backprobe` puts on the disk beyond NumPy, by package: no more than 18.0 MB.
 
 Sizes are read from the environment that runs this, as pip has listed what it wrote, with the bytecode that it compiles.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import backprobe
 
-MOST = 17.8e6  # bytes
+MOST = 18.0e6  # bytes
 HEADER = 16  # bytes, of a file of bytecode: PEP 552
 NAME = re.compile(r"[\w.-]+")
 
