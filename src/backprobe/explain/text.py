@@ -188,6 +188,8 @@ SENTENCES = {
     "parameters_lost": "{count} parameters get no gradient ({names})",
     "parameter_lost": "{names} gets no gradient",
     "parameters_untrained": "parameters that are not trained: {names}",
+    "parameters_kept": "in no optimizer and with the same numbers in each iteration that was looked at: {names}",
+    "later_unseen": "a later iteration, in which something may begin to train them, was not looked at",
     "switched_at": "switched off at {at}",
     "held_by": "these parameters are given to {optimizers}",
     "held_by.one": "the parameter is given to {optimizers}",
