@@ -37,6 +37,7 @@ from backprobe.backends.torch.dynamo import OptimizedModule
 from backprobe.backends.torch.optimizer_steps import parameters
 from backprobe.backends.torch.own_calls import all_owners, around_calls_of
 from backprobe.backends.torch.read_backward import backward_read
+from backprobe.backends.torch.tape import quiet
 from backprobe.backends.torch.watched_selection import unwrapped
 from backprobe.backends.watches import ScriptListener
 from backprobe.source.frames import name_in
@@ -189,8 +190,9 @@ class WatchedScript:
         return not _training({*module.parameters()}, self.optimizers[self.given[module] :])
 
     def _backward(self, tensor: Tensor) -> None:
-        if tensor.numel() == 1 and not self._scalers():
-            self.listener.lost(tensor.detach())
+        with quiet():
+            if tensor.numel() == 1 and not self._scalers():
+                self.listener.lost(tensor.detach())
 
     def _scalers(self) -> list[GradScaler]:
         return [one for one in _there(self.scalers) if one.is_enabled()]
