@@ -1,7 +1,7 @@
 # from: own
 # exit: 1
 # says: 2 parameters of the model that ran get gradients, and no optimizer has them
-# says: a later iteration, in which something may begin to train them, was not looked at
+# says: only what ran so far was looked at: what comes later may train them
 # never: parameters that are not trained
 import torch
 from torch import nn
