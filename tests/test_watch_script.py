@@ -371,44 +371,6 @@ def test_processes_that_torchrun_starts_write_one_run(folder, ends, started):
         assert run.gaps.ok
 
 
-def test_a_script_that_compiles_its_call_of_backward(folder, capfd):
-    """Dynamo leaves the call to Python: what reports the loss there is not compiled, and the loss is there."""
-    text = TRAIN.replace("    loss.backward()\n", "    loss = differentiated(x)\n").replace(
-        "for x in",
-        "@torch.compile(backend='eager')\ndef differentiated(x):\n"
-        "    loss = loss_of(net(x), x[:, :1])\n    value = loss.detach()\n"
-        "    loss.backward()\n    return value\n\nfor x in",
-        1,
-    )
-    (folder / "compiles.py").write_text(text)
-    torch.compiler.reset()
-    code, _, err = invoked("watch", "compiles.py")
-    torch.compiler.reset()
-    assert (code, err) == (0, "watched Sequential for 5 steps: backprobe report compiles.run/Sequential\n")
-    assert "Graph break" not in capfd.readouterr().err
-    with bp.open_run("compiles.run/Sequential") as run:
-        assert len(run.series("loss", "logged")[0]) == 5
-
-
-def test_a_loss_with_a_torch_function_of_its_own(folder, capsys):
-    """It sees what the script calls, and no more."""
-    text = TRAIN.replace("    loss.backward()", "    loss.as_subclass(Seen).backward()") + "print(Seen.names)\n"
-    kind = """
-class Seen(torch.Tensor):
-    names = []
-    @classmethod
-    def __torch_function__(cls, function, types, args=(), kwargs=None):
-        cls.names.append(function.__name__)
-        return super().__torch_function__(function, types, args, kwargs or {})
-
-for x in"""
-    (folder / "seen.py").write_text(text.replace("for x in", kind, 1))
-    code, out, _ = invoked("watch", "seen.py")
-    assert (code, out.splitlines()[-1]) == (0, str(["backward"] * 5))
-    with bp.open_run("seen.run/Sequential") as run:
-        assert len(run.series("loss", "logged")[0]) == 5
-
-
 @pytest.mark.parametrize("compiling", ["net = torch.compile(net, {})", "net.compile({})"])
 def test_a_script_that_compiles_its_model(folder, compiling):
     line = compiling.format("backend='aot_eager', fullgraph=True")
