@@ -26,7 +26,8 @@ class ReadBackward:
 
     def __init__(self, own: Any, report: Callable[[Tensor], None]) -> None:
         self.own = own
-        self.report: Callable[[Tensor], None] = torch.compiler.disable(report)
+        disable: Any = torch.compiler.disable  # has no types
+        self.report: Callable[[Tensor], None] = disable(report)
         self.thread = threading.get_ident()
 
     def __get__(self, tensor: Tensor | None, kind: type) -> Any:

@@ -69,7 +69,8 @@ class ScaledSteps:
 
     def _ended(self, leaves: Iterable[Tensor]) -> None:
         for leaf in leaves:
-            if (norm := _norm(grad_of(leaf))) is not None:
+            is_hooked = leaf._backward_hooks or leaf._post_accumulate_grad_hooks  # which may have unscaled it already
+            if not is_hooked and (norm := _norm(grad_of(leaf))) is not None:
                 self.brought[id(leaf)] = norm
 
     def steps(self, optimizer: Optimizer, *_: Any) -> None:
