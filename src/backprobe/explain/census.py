@@ -247,7 +247,7 @@ def _cleared(training: Training, framework: str) -> Iterator[Finding]:
 def _not_held(found: Sequence[Unregistered], framework: str) -> Iterator[Finding]:
     nowhere = [one.name for one in found if one.kind == Stray.PARAMETER]
     if nowhere:
-        facts = [say("parameters_untrained", names=listed(nowhere, MOST))]
+        facts = [say("in_no_optimizer", names=listed(nowhere, MOST)), say("later_unseen")]
         yield finding(
             "not_held", nowhere[0], None, framework, facts=facts, parameters=plural(len(nowhere), "parameter")
         )

@@ -188,6 +188,8 @@ SENTENCES = {
     "parameters_lost": "{count} parameters get no gradient ({names})",
     "parameter_lost": "{names} gets no gradient",
     "parameters_untrained": "parameters that are not trained: {names}",
+    "in_no_optimizer": "parameters that are in no optimizer so far: {names}",
+    "later_unseen": "only what ran so far was looked at: what comes later may train them",
     "switched_at": "switched off at {at}",
     "held_by": "these parameters are given to {optimizers}",
     "held_by.one": "the parameter is given to {optimizers}",

@@ -11,14 +11,23 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import Tensor
+
+from backprobe.backends.torch.dynamo import skip_code
 
 
 class ReadBackward:
-    """Stands for ``Tensor.backward``. Read from a tensor, it reports the tensor and is the method of PyTorch."""
+    """Stands for ``Tensor.backward``. Read from a tensor, it reports the tensor and is the method of PyTorch.
+
+    A function that calls ``backward()`` may be compiled. Dynamo leaves that call to Python, and would then compile what
+    runs here.
+    """
 
     def __init__(self, own: Any, report: Callable[[Tensor], None]) -> None:
-        self.own, self.report = own, report
+        self.own = own
+        disable: Any = torch.compiler.disable  # has no types
+        self.report: Callable[[Tensor], None] = disable(report)
         self.thread = threading.get_ident()
 
     def __get__(self, tensor: Tensor | None, kind: type) -> Any:
@@ -31,6 +40,7 @@ class ReadBackward:
 def backward_read(report: Callable[[Tensor], None]) -> Iterator[None]:
     """Within this context, each tensor of this thread whose ``backward`` is read is reported first."""
     kind: Any = Tensor
+    skip_code(ReadBackward.__get__.__code__)
     stands = ReadBackward(vars(Tensor)["backward"], report)
     kind.backward = stands
     try:

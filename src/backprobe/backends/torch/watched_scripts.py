@@ -36,7 +36,9 @@ from backprobe.backends.torch.compiled_statistics import without_warning_of_hook
 from backprobe.backends.torch.dynamo import OptimizedModule
 from backprobe.backends.torch.optimizer_steps import parameters
 from backprobe.backends.torch.own_calls import all_owners, around_calls_of
+from backprobe.backends.torch.private import is_wrapped
 from backprobe.backends.torch.read_backward import backward_read
+from backprobe.backends.torch.tape import quiet
 from backprobe.backends.torch.watched_selection import unwrapped
 from backprobe.backends.watches import ScriptListener
 from backprobe.source.frames import name_in
@@ -189,8 +191,10 @@ class WatchedScript:
         return not _training({*module.parameters()}, self.optimizers[self.given[module] :])
 
     def _backward(self, tensor: Tensor) -> None:
-        if tensor.numel() == 1 and not self._scalers():
-            self.listener.lost(tensor.detach())
+        # A program may only look, as with hasattr(x, "backward"): inside a transform, or at what has no gradient.
+        with quiet():
+            if not is_wrapped(tensor) and tensor.requires_grad and tensor.numel() == 1 and not self._scalers():
+                self.listener.lost(tensor.detach())
 
     def _scalers(self) -> list[GradScaler]:
         return [one for one in _there(self.scalers) if one.is_enabled()]
