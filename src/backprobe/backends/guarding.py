@@ -127,7 +127,7 @@ class Heard:
         return self.is_any and not self.has_compiled
 
     def warn(self, message: str) -> None:
-        """Warn about code that could not be examined. Called when the guard's context ends."""
+        """Warn if nothing ran, or if anything that ran could not be examined. Called when the guard's context ends."""
         if not self.is_all:
             warnings.warn(message, UserWarning, stacklevel=5)
 

@@ -188,7 +188,7 @@ class Recheck(Callables):
         del self.flows[since:]
 
     def unaccounted(self) -> Sequence[tuple[str, bool]]:
-        """Return the differentiated operations that are not accounted for."""
+        """Return the differentiated operations that ``account_for`` has not forgotten."""
         return self.flows
 
     @abstractmethod

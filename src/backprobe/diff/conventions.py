@@ -100,7 +100,7 @@ TELLING = (
     ("keras", {"gamma", "moving_mean", "recurrent_kernel"}),
     ("flax", {"kernel"}),
     ("haiku", {"w"}),
-    ("keras", {"embeddings"}),  # Haiku uses this name too
+    ("keras", {"embeddings"}),  # tried after Haiku, which uses this name too
 )
 """Parameter names by which a library is recognised, in the order in which they are tried."""
 

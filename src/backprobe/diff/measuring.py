@@ -226,7 +226,8 @@ def norm_of(values: Any, largest: float) -> float:
 
 
 def _dot(a: Any, b: Any, largest: float, other: float) -> float:
-    # The inner product of two arrays with known largest magnitudes.
+    # The inner product of two arrays. It is computed in double precision unless both largest magnitudes show that the
+    # arrays' own precision is enough.
     if is_easy(a, largest) and is_easy(b, other):
         return float(numpy.dot(a, b))
     return float(numpy.dot(a.astype(numpy.float64), b.astype(numpy.float64)))

@@ -60,7 +60,7 @@ class GraphRun:
             if explained:
                 error.add_note(explained)
             raise
-        # Check again, because the shape may be unknown before a graph runs.
+        # Check the cotangent again: before the graph ran, the shape of the output may have been unknown.
         weighed(differentiated, self.probe.cotangent, self.program)
         record = self._record(wanted, passed)
         if self.probe.options.nonfinite:

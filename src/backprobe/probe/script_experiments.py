@@ -390,7 +390,7 @@ def _own_place(one: Finding) -> tuple[str, int] | None:
 
 
 def _moved_to(statement: Statement, one: Finding, tried: str, framework: str) -> Finding:
-    # The finding at another line, at which a history was observed to end.
+    # Return a finding in place of ``one``: at this statement, where a history was observed to end.
     from backprobe.explain.text import finding
 
     first, *below = [linecache.getline(statement.file, at) for at in range(statement.first, statement.last + 1)]

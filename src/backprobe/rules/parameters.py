@@ -99,7 +99,8 @@ class ParametersRule:
 
 
 def _has_run(window: Window, parameter: str) -> bool:
-    # Did a module that holds the parameter return something in each of the first steps?
+    # Does a module that holds the parameter have a value in each of the first steps? If no values were recorded,
+    # gradients of modules count instead.
     values = window.values if window.values else window.gradients
     held = [at for at, name in enumerate(values.names) if _holds(name, parameter)]
     return bool(held) and bool(window.wide(values.some(held).is_there)[:, :SOON].all(axis=1).any())

@@ -15,7 +15,8 @@ from backprobe.storage.runs.merged import LOGGED, RunReader
 BEFORE = 20
 """The number of earlier steps in which a process with NaN or Inf is compared with the others."""
 MORE = 2.0
-"""Numbers of a process are reported if they exceed the median of the other processes by more than this factor.
+"""Earlier numbers of a process with NaN or Inf are reported if they were at least this factor times the median of those
+processes that have none.
 
 Smaller differences are normal, because the batches of processes differ.
 """

@@ -80,8 +80,8 @@ class SourceScope:
 
     @property
     def frame(self) -> SourceScope:
-        """The scope whose frame runs the code of this scope. A comprehension runs in the frame of the
-        surrounding code.
+        """The scope whose frame stands for this scope. Comprehensions and generator expressions count as part of the
+        surrounding code, even where Python gives them a frame of their own.
         """
         is_inner = isinstance(self.node, COMPREHENSIONS) and self.parent is not None
         return self.parent.frame if is_inner and self.parent is not None else self

@@ -143,7 +143,7 @@ class ObservedFrame:
     def _before_augment(self, frame: FrameType, event: Event) -> None:
         held, place = value_in(frame, event.node), event.node
         if held is UNKNOWN and isinstance(place, ast.Subscript):
-            held = value_in(frame, place.value)  # the element shares its tensor's memory
+            held = value_in(frame, place.value)  # a write to an element changes its tensor
         if held is UNKNOWN:
             self.scope.before_unknown_write()
         self.held = held

@@ -16,7 +16,7 @@ from backprobe.view.shown import Shown
 from backprobe.view.template import assembled, script_of, text_of, zipped
 
 SHOWN = ("grad.rms", "value.rms", "param.rms", "update.ratio", "grad.absmax", "value.absmax")
-CELLS, FEWEST_BINS = 400_000, 40  # cells of a field in a file, and the fewest bins if there are very many names
+CELLS, FEWEST_BINS = 400_000, 40  # the most cells of a field in a file, but at least FEWEST_BINS bins
 MOST_STEPS, MOST_MAGNITUDES = 12, 24  # steps and histograms that a file includes in full
 
 

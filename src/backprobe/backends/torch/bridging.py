@@ -23,7 +23,9 @@ GATES = Gates()
 
 
 class Bridge(torch.autograd.Function):
-    """Returns the first argument, and passes gradients to both arguments."""
+    """Returns a copy of the first argument, to which it passes the gradient back. The second argument also gets a
+    gradient, unless the gates are closed.
+    """
 
     generate_vmap_rule = True
 

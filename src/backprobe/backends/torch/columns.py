@@ -63,10 +63,9 @@ class Columns:
 
     def inputs(self, *, later: bool = False) -> Sequence[tuple[int, ...]]:
         """For each capture, the captures from which it is computed directly. With ``later``, they are computed on
-        demand.
+        demand, unless a leaf was captured several times.
 
-        A leaf that was written in place is captured several times. Of these captures, the last one before the value
-        counts.
+        This happens to a leaf that was written in place. Of its captures, the last one before the value counts.
         """
         listened = [*compress(range(len(self.listened)), self.listened)]
         leaves = dict(zip(map(id, map(self.tensors.__getitem__, reversed(listened))), reversed(listened), strict=True))

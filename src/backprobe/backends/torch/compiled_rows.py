@@ -85,7 +85,8 @@ def _quick(plain: Tensor) -> Tensor | None:
 
 
 def _abreast(numbers: Tensor) -> list[Tensor]:
-    # Return the numbers in parts of equal size. The rows of each part are summed in float32.
+    # Return the numbers in parts of equal size. Each part has rows of at most TOGETHER numbers, short enough to be
+    # summed in float32. A tensor that is not contiguous is one part, with its own shape.
     if not numbers.is_contiguous():
         return [numbers if numbers.dim() else numbers.reshape(1)]
     count = ABREAST if numbers.numel() % ABREAST == 0 else 1

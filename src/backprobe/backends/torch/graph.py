@@ -270,7 +270,7 @@ def is_torchs(node: Node) -> bool:
 
 
 def operation(node: Node) -> str:
-    """Return the class of a custom function, or the name of the operation."""
+    """Return the name of an operation, or of the class of a custom function."""
     made_by = getattr(node, "_forward_cls", None)
     if made_by is not None:
         return str(made_by.__name__).removeprefix("GeneratedBackwardFor_")  # for an operation of torch.library

@@ -203,7 +203,8 @@ class TorchMemory(MemoryHearing):
         return [*(one for one, _ in found), *first]
 
     def _step_of(self, made: int) -> int | None:
-        # Return the step in which a node was created; None before the block.
+        # Return the step in which the node with this sequence number was created. None if that was before the block, or
+        # if the node belongs to a leaf, because such nodes all have one very large number.
         at = bisect.bisect_right(self.bounds, made) - 1
         return at if at >= 0 and made < 2**62 else None
 

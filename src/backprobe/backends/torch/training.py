@@ -188,8 +188,8 @@ class Census:
         return [*found, *zeros, *givers.unrecorded()]
 
     def _leaves(self, one: Tensor, names: TrainedNames) -> Iterable[Tensor]:
-        # Return the parameter itself. If the program replaced it by a computed tensor, return the leaves that its
-        # module used before.
+        # Return the parameter itself if it is a leaf. Otherwise the program has put a computed tensor in its place;
+        # return the leaves that were in this place when the module ran.
         if one.is_leaf:
             return (one,)
         name, owner = names.owners.get(id(one), ("", None))

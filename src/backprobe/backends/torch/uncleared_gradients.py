@@ -65,7 +65,8 @@ def _state(parameter: Tensor) -> State | None:
 
 
 def _are_zero(parameters: Iterable[Tensor]) -> bool:
-    # Were the gradients cleared in a way that leaves the version unchanged?
+    # Are the gradients 0? Only the smallest ones are read. They may have been cleared in a way that leaves the version
+    # unchanged.
     smallest = sorted(parameters, key=lambda one: one.numel())[:FEW]
     gradients = [gradient for one in smallest if (gradient := grad_of(one)) is not None and not gradient.is_sparse]
     with quiet(), torch.no_grad():

@@ -32,9 +32,9 @@ class Pick:
 
 
 class Picks(ABC, Generic[Operation]):
-    """The picks of one iteration, by the number of the value that is computed from picked numbers alone.
+    """The picks of one iteration: for each value that is computed from picked numbers alone, its ``Pick``.
 
-    The backend provides the operands and the single result of an operation.
+    Values are identified by number. The backend provides the operands and the single result of an operation.
     """
 
     def __init__(self) -> None:

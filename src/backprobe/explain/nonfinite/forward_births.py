@@ -98,7 +98,7 @@ class ForwardPass:
         # returns? This is not decided inside JAX loops, because their values hold all steps together, without an order
         # of time.
         entry = self.entries[at]
-        # not for values that no line computes, such as parameters, or that belong to JAX loops
+        # excluded: values that no line computes, such as parameters, and values inside JAX loops
         if entry.source is None or entry.axes or (entry.is_leaf and not entry.op):
             return False
         return at > self.known.first_bad and reads_gradients(entry.source)

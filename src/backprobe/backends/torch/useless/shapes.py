@@ -20,7 +20,7 @@ class KnownShape(NamedTuple):
     """A tensor, and what is known of how it got its shape."""
 
     tensor: ref[Tensor]
-    is_asked: bool  # did the program insert the tensor's dimensions of size 1?
+    is_asked: bool  # did the program itself insert or keep dimensions of size 1?
     rank: int  # the number of dimensions before the tensor was expanded
     stretched: tuple[Stretched, ...] = ()  # broadcast operations from which the tensor is computed elementwise
 
@@ -79,8 +79,8 @@ class Shapes:
 
 
 def _of_one(given: Tensor, made: Tensor, known: KnownShape | None) -> tuple[bool, int]:
-    # For a tensor made from one other tensor, return whether the program inserted its dimensions of size 1, and its
-    # rank before expansion.
+    # For a tensor made from one other tensor, return whether the program inserted or kept its dimensions of size 1, and
+    # its rank before expansion.
     is_same, ones = made.numel() == given.numel(), made.shape.count(1)
     was_asked, rank = (known.is_asked, known.rank) if known else (False, given.ndim)
     is_view = made._is_view() or made.untyped_storage().data_ptr() == given.untyped_storage().data_ptr()
