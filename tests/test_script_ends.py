@@ -37,6 +37,32 @@ for _ in range(2):
     loss.backward()
     optimizer.step()
 """,
+    "after_a_sample": """
+import torch
+from torch import nn
+from torch.distributions import Categorical
+
+torch.manual_seed(0)
+policy = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+optimizer = torch.optim.Adam(policy.parameters())
+
+def rollout(steps):
+    logs, rewards = [], []
+    for _ in range(steps):
+        logits = policy(torch.randn(4))
+        chosen = Categorical(logits=logits)
+        action = chosen.sample()
+        logs.append(chosen.log_prob(action).item())  # here
+        rewards.append(1.0 if action.item() == 0 else 0.0)
+    return logs, rewards
+
+for _ in range(2):
+    logs, rewards = rollout(40)
+    loss = -(torch.tensor(logs, requires_grad=True) * torch.tensor(rewards)).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
     "dict_float": """
 import torch
 from torch import nn
@@ -248,3 +274,4 @@ def test_the_line_that_drops_the_history_is_found(name, tmp_path, monkeypatch):
     marked = [at for at, line in enumerate(text.split("\n"), 1) if line.endswith(MARK)]
     assert [one["source"]["line"] for one in report["findings"]] == marked
     assert all(one["tried"] for one in report["findings"])
+    assert not any("not all that was found was tried" in note for note in report["notes"])

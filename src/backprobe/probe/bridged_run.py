@@ -21,6 +21,7 @@ from backprobe.source.bridged_code import BEGIN, MADE, SEEN, Statement
 from backprobe.source.user_code import package
 
 MANY = 100  # items of a container that are examined
+MOST_SOURCES = 1000  # sources of one list or sum; later ones replace no earlier ones
 CHANGED = object()  # stands for the new value of a variable after ``total += loss``
 
 
@@ -216,7 +217,7 @@ class BridgedRun:
             if while_off and is_off is None:
                 is_off = self.bridges.is_off()
             own += sources if is_off or not while_off else ()
-        return own
+        return _once(own)
 
     def _of(self, value: Any) -> list[Any]:
         # Return the differentiable sources in a value that a statement reads. If the value is a method, return those in
@@ -272,11 +273,11 @@ class BridgedRun:
             if type(each) not in SIMPLE or type(each) in (float, complex):
                 before = self.waiting.get(id(each), (None, (), False))
                 earlier = before[1] if before[0] is each else ()
-                self.waiting[id(each)] = (each, [*earlier[:MANY], *sources], while_off)
+                self.waiting[id(each)] = (each, _once([*earlier[:MOST_SOURCES], *sources]), while_off)
         if type(value) in SIMPLE and value is not None:
             for name in names:
                 known, earlier = self.named.get(name, (None, []))
-                summed = [*earlier[:MANY], *sources] if is_augmented and known is CHANGED else sources
+                summed = _once([*earlier[:MOST_SOURCES], *sources]) if is_augmented and known is CHANGED else sources
                 self.named[name] = (CHANGED if is_augmented else value, summed)
 
     def _moved(self, value: Any, one: RunningStatement) -> Any:
@@ -333,6 +334,11 @@ class BridgedRun:
 
     def _names(self, tensors: Sequence[Any]) -> list[str]:
         return [name for name, held in self.resolved.items() if any(is_same(one, held) for one in tensors)]
+
+
+def _once(sources: Sequence[Any]) -> list[Any]:
+    # Return each source once, because each costs a bridge.
+    return [*{id(one): one for one in sources}.values()]
 
 
 def _owners_of_called(one: RunningStatement) -> list[Any]:

@@ -54,6 +54,7 @@ MOST_BEHIND = 2  # further lines after a bridged line that cut off the gradient 
 LONGEST = 30.0  # the longest original run in seconds for which experiments are made
 SHORTEST = 30.0  # seconds that all experiments together may take, or twice as long as the script took
 MOST_ENDS = 8  # lines that are tried because a history ends there
+ENDS = "history_ends"  # the code of the finding at a line where a history was observed to end
 NO_LINE = Known.NO_CUT | Known.NOT_HOW
 MOVES = (-1.5, 1.001)  # the second is used if the first leads to an error
 NOT_TRIED = "what was found was not tried: run again, the script {effect}"
@@ -133,6 +134,7 @@ class ScriptExperiments:
         for at, one in enumerate(report.findings):
             found[at] = self._with_tried(one)
             yield replace(report, findings=tuple(found))
+        found = [*{(one.kind, one.source, one.lost) if one.kind == ENDS else id(one): one for one in found}.values()]
         yield replace(report, findings=tuple(self.remedies.together(found)))
 
     def safely(
@@ -204,11 +206,11 @@ class ScriptExperiments:
             return one
         self._code(place[0])
         found = self._at_its_line(one, at_line(self.statements, *place))
-        is_proven = found.tried != one.tried
-        if not one.known & NO_LINE or (is_proven and Known.NOT_HOW not in one.known):
+        is_proven, is_sure = found.tried != one.tried, not one.known & NO_LINE
+        if (is_proven and Known.NOT_HOW not in one.known) or (is_sure and not one.lost):
             return found
         ended = self._where_it_ends(one)
-        return found if ended is None or (is_proven and _own_place(ended) == place) else ended
+        return found if ended is None or _own_place(ended) == place else ended
 
     def _where_it_ends(self, one: Finding) -> Finding | None:
         # The finding at another line: the first one that reads values with a history and makes one without, and whose
@@ -390,12 +392,15 @@ def _own_place(one: Finding) -> tuple[str, int] | None:
 
 
 def _moved_to(statement: Statement, one: Finding, tried: str, framework: str) -> Finding:
-    # Return a finding in place of ``one``: at this statement, where a history was observed to end.
-    from backprobe.explain.text import finding
+    # Return the finding at another line, at which a history was observed to end. Facts about the first line do not hold
+    # there, except which optimizers have the parameters.
+    from backprobe.explain.text import SENTENCES, finding
 
     first, *below = [linecache.getline(statement.file, at) for at in range(statement.first, statement.last + 1)]
     source = Source(statement.file, statement.first, first.rstrip("\n"), below=tuple(map(str.rstrip, below)))
-    made = finding("history_ends", one.name, source, framework, facts=one.facts)
+    of_optimizers = tuple(SENTENCES[code].partition("{")[0] for code in ("held_by", "held_by.one"))
+    facts = [fact for fact in one.facts if fact.startswith(of_optimizers)]
+    made = finding(ENDS, one.name, source, framework, facts=facts)
     return replace(made, lost=one.lost, consequence=one.consequence, tried=(tried,))
 
 
