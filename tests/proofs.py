@@ -424,8 +424,8 @@ PROOFS = {
     "contribution": lambda said: not is_zero(said.entry("target")),
     "value_is_zero": lambda said: not numbers(said.entry("target").held).any(),
     **true_of(of_training("cleared"), "cleared", "cleared_of"),
-    **true_of(of_training("unregistered"), "not_held", "not_held.inside", "not_held.tensor", "not_held.computed",
-              "constants", "constants.several"),
+    **true_of(of_training("unregistered"), "in_no_optimizer", "not_held", "not_held.inside", "not_held.tensor",
+              "not_held.computed", "constants", "constants.several"),
     **true_of(of_training("dropped"), "dropped_beside"),
     **true_of(lambda said: said.training.count == 0, "frozen.all", "none_trained"),
     **true_of(all_trained, "trained", "trained_one"),
@@ -661,7 +661,7 @@ HEALTH = {
 """By the kind of a finding of ``health``."""
 
 ADVICE = frozenset({
-    "unfreeze", "not_flat", "look", "look_whole",
+    "unfreeze", "not_flat", "look", "look_whole", "later_unseen",
     "see_rule", "without_cut", "see_partials", "none_read_recorded", "none_read_item", "none_read_item_retained",
     "none_read_wait", "write_of_module", "write_of_modules", "write_in_modules", "write_of_update", "write_of_carried",
     "detach_kept", "write_in_call", "write_unseen", "write_unknown", "write_flag", "write_of_view", "write",
