@@ -206,9 +206,13 @@ class BridgedRun:
 
     def _connected(self, value: Any) -> list[Any]:
         # The tensors with a history in a value. Objects of libraries, such as distributions, are opened here too.
-        held = getattr(value, "__dict__", None)
-        is_object = type(held) is dict and not isinstance(value, ModuleType | type)
-        return self.bridges.connected(value) or (self.bridges.connected(held) if is_object else [])
+        if found := self.bridges.connected(value):
+            return found
+        try:
+            held = object.__getattribute__(value, "__dict__")  # runs no code of the object
+        except (AttributeError, TypeError):
+            return []
+        return [] if isinstance(value, ModuleType | type) else self.bridges.connected(held)
 
     def _sources(self, one: RunningStatement, is_target: bool) -> list[Any]:
         own = [each for value in one.seen for each in self._of(value)] if is_target else []

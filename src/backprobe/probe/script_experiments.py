@@ -213,18 +213,23 @@ class ScriptExperiments:
         return found if ended is None or _own_place(ended) == place else ended
 
     def _where_it_ends(self, one: Finding) -> Finding | None:
-        # The finding at another line: the first one that reads values with a history and makes one without, and whose
-        # bridge alone brings the gradients. None if no line does.
+        # Return the finding at another line: the one that reads values with a history and makes one without, and whose
+        # bridge alone brings the most gradients. If a line was known for certain, it must bring all. Else None.
         as_it_is = self._run(BridgingPlan(frozenset(), is_followed=True), self._is_over)
         ends = [] if as_it_is is None else [*as_it_is.ends, *as_it_is.call_ends]
+        found: Finding | None = None
+        most = 0 if one.known & NO_LINE else len(one.lost) - 1
         for each in ends[:MOST_ENDS]:
             plan = BridgingPlan(frozenset([each]), one.lost or _named(one))
             run = self._bridged(plan)
             said = "" if run is None else _said(one, run, (), ())
-            if run is not None and said and self._depends(run, plan):
-                moved = _moved_to(self.statements[each], one, said, self.backend.name)
-                return self.remedies.with_remedy(moved, run, ())
-        return None
+            if run is None or not said or len(run.arrived) <= most or not self._depends(run, plan):
+                continue
+            moved = _moved_to(self.statements[each], one, said, self.backend.name)
+            found, most = self.remedies.with_remedy(moved, run, ()), len(run.arrived)
+            if most >= len(one.lost):
+                break
+        return found
 
     def _at_its_line(self, one: Finding, targets: Sequence[int]) -> Finding:
         if not targets:
