@@ -76,7 +76,9 @@ def answered(path, ask, tmp_path, monkeypatch, in_process=True):
     given = [path.name if word == "PROGRAM" else word.replace("PROGRAM:", f"{path.name}:") for word in words]
     given += [path.name] if given == words else []
     with in_folder(tmp_path, monkeypatch, files):
-        if not in_process:
+        # What scripts of PyTorch are differs where another test has imported its internal testing module, as
+        # ``test_operators.py`` does.
+        if not in_process or "torch.jit.script" in path.read_text():
             command = given[1:] if words[0] == "python" else ["-m", "backprobe", *given]
             ran = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=600)
             return ran.returncode, ran.stdout + ran.stderr
