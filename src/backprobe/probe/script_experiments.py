@@ -397,15 +397,13 @@ def _own_place(one: Finding) -> tuple[str, int] | None:
 
 
 def _moved_to(statement: Statement, one: Finding, tried: str, framework: str) -> Finding:
-    # Return the finding at another line, at which a history was observed to end. Facts about the first line do not hold
-    # there, except which optimizers have the parameters.
-    from backprobe.explain.text import SENTENCES, finding
+    # Return the finding at another line, at which a history was observed to end. Facts about the first line are left
+    # out, because they do not hold there.
+    from backprobe.explain.text import finding
 
     first, *below = [linecache.getline(statement.file, at) for at in range(statement.first, statement.last + 1)]
     source = Source(statement.file, statement.first, first.rstrip("\n"), below=tuple(map(str.rstrip, below)))
-    of_optimizers = tuple(SENTENCES[code].partition("{")[0] for code in ("held_by", "held_by.one"))
-    facts = [fact for fact in one.facts if fact.startswith(of_optimizers)]
-    made = finding(ENDS, one.name, source, framework, facts=facts)
+    made = finding(ENDS, one.name, source, framework)
     return replace(made, lost=one.lost, consequence=one.consequence, tried=(tried,))
 
 
