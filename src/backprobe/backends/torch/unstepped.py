@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 
 from backprobe.backends.torch.capture import memory, version
 from backprobe.backends.torch.tape import quiet
-from backprobe.backends.torch.tensors import ORDINARY, grad_of, is_zero
+from backprobe.backends.torch.tensors import grad_of, is_plain, is_zero
 from backprobe.backends.torch.trained_names import TrainedNames
 from backprobe.backends.torch.unregistered import all_optimizers, held_by
 
@@ -51,8 +51,7 @@ def _may_be_meant(one: Tensor, names: TrainedNames) -> bool:
     owner, gradient = names.owners.get(id(one)), grad_of(one)
     if owner is None or not owner[1].training or one._backward_hooks or one._post_accumulate_grad_hooks:
         return False
-    is_plain = type(one) in ORDINARY and one.layout is torch.strided and not (one.is_meta or one.is_nested)
-    return is_plain and one.is_floating_point() and (gradient is None or not is_zero(gradient))
+    return is_plain(one) and one.is_floating_point() and (gradient is None or not is_zero(gradient))
 
 
 def _unchanged(
