@@ -7,6 +7,7 @@ Each function of ours that an experiment calls raises an error once. Those of sc
 import random
 
 import torch
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 import backprobe as bp
 from faults import Faults
@@ -51,4 +52,5 @@ def test_a_report_of_a_function_is_what_it_was_whatever_fails():
         assert [(one.kind, one.source) for one in report] == [(one.kind, one.source) for one in plain], name
         assert random.getstate() == before[0] and torch.equal(torch.get_rng_state(), before[1]), name
         assert STATE == {"calls": [1.0]}, name
+        assert _get_current_dispatch_mode() is None, name
         assert report.notes or report.findings[0].tried, name

@@ -75,22 +75,24 @@ class TorchUselessGradients(UselessGradients):
         self.operations.is_paused = self.operations.failed is not None
 
     def stop(self) -> None:
-        self.scaled.stop()
-        for handle in self.handles:
-            handle.remove()
-        self.handles.clear()
-        if self.is_on:
-            _take_off(self.operations)
-            own_modes.count -= 1
-            self.is_on = False
-        self._begin()
+        try:
+            self.scaled.stop()
+        finally:  # an interrupt there must leave no mode behind
+            for handle in self.handles:
+                handle.remove()
+            self.handles.clear()
+            if self.is_on:
+                _take_off(self.operations)
+                own_modes.count -= 1
+                self.is_on = False
+            self._begin()
 
     def of_call(self, call: RepeatedCall) -> Sequence[Note]:
         """Run this call, and return notes on its useless gradients."""
         found: Sequence[Note] = ()
         self.operations.keeps_pointwise = True
-        self.listen()
         try:
+            self.listen()
             for _ in range(2):  # a large graph may have to be examined in a second run
                 leaves = CallLeaves(call)
                 run_backward(
