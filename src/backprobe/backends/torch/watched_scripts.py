@@ -33,7 +33,7 @@ from torch.optim import Optimizer
 
 from backprobe.backends.patching import listening
 from backprobe.backends.torch.compiled_statistics import without_warning_of_hooks
-from backprobe.backends.torch.dynamo import OptimizedModule
+from backprobe.backends.torch.dynamo import OptimizedModule, compiled_codes
 from backprobe.backends.torch.optimizer_steps import parameters
 from backprobe.backends.torch.own_calls import all_owners, around_calls_of
 from backprobe.backends.torch.private import is_wrapped
@@ -87,6 +87,7 @@ class WatchedScript:
 
     def _leave(self) -> None:
         self.is_open = False
+        self.listener.compiled([code for code in compiled_codes() if package(code.co_filename) is None])
 
     def _optimizer_made(self, following: Callable[..., Any], instance: Optimizer, *args: Any, **kwargs: Any) -> Any:
         # The classes of the script's models exist by now. A class with its own ``__call__`` may not run the hooks, so
