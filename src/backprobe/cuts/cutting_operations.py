@@ -416,8 +416,6 @@ def _is_like_argument(function: ast.expr, child: ast.AST, given: Sequence[ast.ex
 def flat_operation(node: ast.AST | None) -> str:
     """The name of a step function if the expression applies one; ``//`` counts as floordiv."""
     match node:
-        case ast.Module(body=[ast.Expr(value=inside)]):
-            return flat_operation(inside)
         case ast.BinOp(op=ast.FloorDiv()):
             return "floordiv"
         case ast.Call(args=given) if given and (name := last_name(applied(node, given[-1]))) in STEPS:

@@ -21,7 +21,7 @@ from backprobe.record.graph import Graph, alone, inverted, kept, reached
 from backprobe.record.names import partition, split, strip
 from backprobe.record.passes import Pass
 from backprobe.record.reasons import LIMITED
-from backprobe.record.source import Source
+from backprobe.record.source import Source, place_of
 
 HISTORY = (GradStatus.OK, GradStatus.NOT_CONNECTED, GradStatus.BACKWARD_NOT_RUN, GradStatus.OPAQUE)
 LOOPS = ("for ", "async for ")
@@ -45,10 +45,6 @@ class Cut:
     @property
     def target(self) -> int:
         return self.mention.target
-
-
-def _place(line: Source | None) -> tuple[str, int] | None:
-    return None if line is None else (line.file, line.line)
 
 
 class Dataflow:
@@ -85,7 +81,7 @@ class Dataflow:
         known = [self.position[name] for name in asked.inputs if name in self.position]
         given = {at for at in known if self.entries[at].status is GradStatus.NOT_CONNECTED}
         for target, entry in enumerate(self.entries):
-            if line is not None and _place(entry.source) == _place(line):
+            if line is not None and place_of(entry.source) == place_of(line):
                 self.mentions[target] = [one for one in self.mentions[target] if one.source not in given]
 
     def has_history(self, at: int) -> bool:
@@ -329,7 +325,7 @@ class Dataflow:
         line = target.source
         if line is None or mention.line is not line:
             return True
-        is_own = source is not None and (source.file, source.line) == (line.file, line.line)
+        is_own = place_of(source) == place_of(line)
         if is_own or use.is_conditional or not use.is_argument:
             return True
         return not line.expression and not self._is_lost_by_all(mention)

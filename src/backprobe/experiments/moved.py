@@ -18,7 +18,7 @@ from backprobe.explain.text import say
 from backprobe.findings.report import Finding
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.names import strip
-from backprobe.record.source import Source
+from backprobe.record.source import Source, place_of
 from backprobe.tracing.bridging import NamedBridges
 
 
@@ -42,7 +42,7 @@ class Moved:
         found: dict[object, Finding] = {}
         for cut, one in zip(cuts, cut_findings(self.flow, self.at, cuts), strict=True):
             line = line_of_cut(self.flow, cut)
-            place = line if line is None else (line.file, line.line)
+            place = place_of(line)
             own = [each for each in cuts if line_of_cut(self.flow, each) == line]
             if place not in found and (tried := bridged.tried(own, cuts, {self.at})):
                 found[place] = with_tried(one, *tried)

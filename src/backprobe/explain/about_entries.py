@@ -13,7 +13,7 @@ from backprobe.findings.phrasing import listed, uncommented
 from backprobe.findings.report import Finding, grouped
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.names import strip
-from backprobe.record.source import Source
+from backprobe.record.source import Source, place_of
 
 COUNT = re.compile(r"#\d+")
 
@@ -85,8 +85,7 @@ def merged(findings: Sequence[Finding]) -> list[Finding]:
         line = found.source
         fields = tuple(COUNT.sub("", text) for text in found.fields.values())
         is_of_name = line is None or repr(found.name) in found.fields.values()
-        place = None if line is None else (line.file, line.line)
-        return found.kind, place, strip(found.name) if is_of_name else fields
+        return found.kind, place_of(line), strip(found.name) if is_of_name else fields
 
     return [as_one(group) for group in grouped(findings, said)]
 
@@ -100,8 +99,7 @@ def as_one(findings: Sequence[Finding]) -> Finding:
 
 def is_said(line: Source | None, findings: Sequence[Finding]) -> bool:
     """Does one of these findings point to the line?"""
-    said = {(one.source.file, one.source.line) for one in findings if one.source is not None}
-    return line is not None and (line.file, line.line) in said
+    return line is not None and place_of(line) in {place_of(one.source) for one in findings}
 
 
 def mode_of(entry: Entry) -> str:

@@ -20,7 +20,7 @@ from backprobe.cuts.handed_on import handed_to
 from backprobe.cuts.mentions import CHECKPOINT, DIFFERENTIATED, Mention
 from backprobe.cuts.missing_edges import HISTORY, Cut, Dataflow
 from backprobe.cuts.operation_names import MODULES, POSITIONS, WHOLE_SAMPLES
-from backprobe.cuts.parsed import has_part, parsed
+from backprobe.cuts.parsed import has_part, parsed_expression
 from backprobe.explain.about_entries import about, as_code, is_none, is_of_whole_numbers, line_in, own_name
 from backprobe.explain.text import instead_of_flat, say
 from backprobe.findings.known import Known
@@ -52,7 +52,7 @@ def cut_finding(flow: Dataflow, cut: Cut, chain: tuple[str, ...] = ()) -> Findin
     whole = target.name if target.source is None else target.source.expression or uncommented(target.source)
     call, line = use.call or whole, line_of_cut(flow, cut)
     text = use.flat if kind == "no_derivative" else use.text or whole
-    flat = instead_of_flat(_flat(use.flat) or _called(call), flow.record.framework)
+    flat = instead_of_flat(flat_operation(parsed_expression(use.flat)) or _called(call), flow.record.framework)
     function, inside = call.partition("(")[0] or "f", _converted(kind, text)
     if kind == "inside":
         cause, function = _inside(flow, call, function, target)
@@ -191,10 +191,11 @@ def converted(text: str) -> str:
     >>> converted("f(net(x)).item()"), converted("float(x.sum())"), converted("x.detach().item()")
     ('f(net(x))', 'x.sum()', 'x')
     """
-    match parsed(text):
-        case ast.Module(body=[ast.Expr(value=ast.Call(func=ast.Attribute(value=inside, attr="item"), args=[]))]):
-            return _with_history(inside)
-        case ast.Module(body=[ast.Expr(value=ast.Call(func=ast.Name(id="float" | "int" | "bool"), args=[inside]))]):
+    match parsed_expression(text):
+        case (
+            ast.Call(func=ast.Attribute(value=inside, attr="item"), args=[])
+            | ast.Call(func=ast.Name(id="float" | "int" | "bool"), args=[inside])
+        ):
             return _with_history(inside)
     return ""
 
@@ -202,9 +203,10 @@ def converted(text: str) -> str:
 def _with_history(expression: ast.expr) -> str:
     # The text of an expression without trailing calls that would cut it off, such as ``.detach()``.
     match expression:
-        case ast.Call(func=ast.Attribute(value=inside, attr="detach" | "cpu" | "numpy"), args=[]):
-            return _with_history(inside)
-        case ast.Attribute(value=inside, attr="data"):
+        case (
+            ast.Call(func=ast.Attribute(value=inside, attr="detach" | "cpu" | "numpy"), args=[])
+            | ast.Attribute(value=inside, attr="data")
+        ):
             return _with_history(inside)
     return ast.unparse(expression)
 
@@ -230,11 +232,6 @@ def _is_partial(target: Entry) -> bool:
     # Is ``functools.partial`` the only function that the line calls? If it wrapped a function of the program, the calls
     # of that function would be listed, too.
     return target.source is not None and target.source.calls == ("functools.partial",)
-
-
-def _flat(text: str) -> str:
-    # The name of the operation with a flat derivative that a text calls, if any.
-    return flat_operation(parsed(text)) if text else ""
 
 
 def _called(call: str) -> str:
@@ -317,7 +314,7 @@ def _by_outcome(cut: Cut, target: Entry, framework: str) -> str:
     if target.status is GradStatus.NOT_TENSOR:
         return "unknown" if is_none(target) else "number"
     dialect = dialect_of(framework)
-    if use.flat and dialect.flat_cut and _flat(use.flat) not in dialect.flat_without_cut:
+    if use.flat and dialect.flat_cut and flat_operation(parsed_expression(use.flat)) not in dialect.flat_without_cut:
         return dialect.flat_cut
     # a value that is not an argument may be only an index, or give only its shape
     is_taken = use.is_argument or target.status not in HISTORY

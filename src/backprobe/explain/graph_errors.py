@@ -11,7 +11,7 @@ from typing import Any
 from backprobe.backends.facts import Failure
 from backprobe.cuts.missing_edges import Dataflow
 from backprobe.cuts.operation_names import MODULES
-from backprobe.cuts.parsed import parsed
+from backprobe.cuts.parsed import parsed, parsed_expression
 from backprobe.cuts.unrecorded import unseen_calls
 from backprobe.errors import labelled
 from backprobe.explain.about_entries import about, by_status, is_returned, merged, own_name
@@ -95,11 +95,8 @@ def spelling(record: Record, entry: Entry) -> str:
 def _expression(entry: Entry) -> str:
     # The text of the expression that computes an unnamed value, if a method call can be appended to that text.
     text = expression_of(entry.source)
-    tree = parsed(text) if text and len(text) <= LONGEST else None
-    match tree:
-        case ast.Module(body=[ast.Expr(value=ast.Call() | ast.Attribute() | ast.Subscript())]):
-            return text
-    return ""
+    is_short = isinstance(parsed_expression(text), ast.Call | ast.Attribute | ast.Subscript) and len(text) <= LONGEST
+    return text if is_short else ""
 
 
 def note(failure: Failure, record: Record, captured: Sequence[int], in_place: Collection[str] = ()) -> str | None:

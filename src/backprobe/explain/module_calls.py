@@ -15,7 +15,7 @@ from backprobe.explain.text import finding, say
 from backprobe.findings.known import Known
 from backprobe.findings.phrasing import listed, location
 from backprobe.findings.report import Finding
-from backprobe.record.source import Source
+from backprobe.record.source import Source, expression_of, place_of
 from backprobe.record.training import APPLIED, CHECKPOINT, ModuleCall
 
 
@@ -46,9 +46,8 @@ def of_call(flow: Dataflow, name: str, call: ModuleCall) -> Finding:
 def _cut_of_result(flow: Dataflow, call: ModuleCall) -> Finding | None:
     # The finding at a later line that cuts off the named result itself, for example by ``detach_()``.
     for at, entry in enumerate(flow.entries):
-        line = entry.source
-        if line is not None and (line.file, line.line) == (call.source.file, call.source.line):
-            cuts = flow.cuts(at) if line.expression == call.text else []
+        if place_of(entry.source) == place_of(call.source):
+            cuts = flow.cuts(at) if expression_of(entry.source) == call.text else []
             if cuts:
                 return cut_finding(flow, cuts[0])
     return None

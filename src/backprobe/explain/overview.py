@@ -43,7 +43,7 @@ from backprobe.findings.report import Finding, Report, grouped
 from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.names import partition, split, strip
 from backprobe.record.reasons import WRITTEN_SINCE
-from backprobe.record.source import Source, expression_of
+from backprobe.record.source import Source, expression_of, place_of
 from backprobe.source.user_code import package
 
 SAMPLING = ("normal", "bernoulli", "poisson")
@@ -82,7 +82,7 @@ def explain_all(flow: Dataflow) -> Report:
         *without_fault(flow, missing, rest - leaves),
         *constants(flow.record.training),
         *dropped_beside(flow.record.training),
-        *_hidden(flow, missing, {_line(mention.place) for mention in beside}, findings),
+        *_hidden(flow, missing, {place_of(mention.place) for mention in beside}, findings),
     ]
     return Report(_heading(flow, missing, lost), (*failed, *findings), tuple(notes))
 
@@ -423,10 +423,6 @@ def _names(flow: Dataflow, positions: Collection[int]) -> str:
     return listed([flow.entries[at].name for at in sorted(positions) if not is_of_update(flow, at)])
 
 
-def _line(place: Source | None) -> tuple[str, int] | None:
-    return None if place is None else (place.file, place.line)
-
-
 def _hidden(
     flow: Dataflow, missing: Sequence[int], said: Set[tuple[str, int] | None], findings: Sequence[Finding]
 ) -> Iterator[str]:
@@ -446,7 +442,7 @@ def _hidden(
     losing = [
         (at, cuts)
         for at, found in hidden.items()
-        if (cuts := [one for one in found if may_lose(one) and _line(one.line) not in said])
+        if (cuts := [one for one in found if may_lose(one) and place_of(one.line) not in said])
         and (training is None or not all(map(_is_switched_elsewhere, cuts)))
     ]
     groups = grouped(losing, lambda one: tuple((cut.text, cut.use.kind, cut.line) for cut in one[1]))

@@ -28,7 +28,7 @@ from backprobe.findings.report import Finding, Report
 from backprobe.record.brief import place
 from backprobe.record.entries import GradStatus, Record
 from backprobe.record.reasons import Note
-from backprobe.record.source import Source
+from backprobe.record.source import Source, place_of
 
 NOT_AGAIN = ("side_effect", "written_before_again")
 FEW = 2  # number of notes that get a sentence each
@@ -204,8 +204,7 @@ def _finding(flow: Dataflow, note: Note, arrays: Arrays) -> Finding:
 def _zero_operands(flow: Dataflow, at: Source | None, arrays: Arrays) -> Iterator[str]:
     # Yield the names that a line reads and that are 0 everywhere and not differentiated.
     for target, entry in enumerate(flow.entries):
-        line = entry.source
-        if at is None or line is None or (line.file, line.line) != (at.file, at.line):
+        if at is None or place_of(entry.source) != place_of(at):
             continue
         for mention in flow.mentions[target]:
             source = flow.entries[mention.source]

@@ -7,12 +7,13 @@ from functools import cached_property, partial
 
 import numpy
 
+from backprobe.cuts.parsed import parsed_expression
 from backprobe.explain.nonfinite import local_derivatives, loops, mechanism, operands
 from backprobe.explain.nonfinite.backward_reasons import BackwardReasons, BackwardWhy, Birth, is_pole
 from backprobe.explain.nonfinite.forward_births import ForwardPass, Moment
 from backprobe.explain.nonfinite.local_derivatives import Factors
 from backprobe.explain.nonfinite.selections import SelectedBranch, Selections
-from backprobe.explain.nonfinite.sources import applied_to, parsed
+from backprobe.explain.nonfinite.sources import applied_to
 from backprobe.explain.nonfinite.states import RECORDED, WORDS, Badness, of_numbers
 from backprobe.explain.nonfinite.terms import Term
 from backprobe.explain.nonfinite.text import MOST, Mechanism, born, finding, given, say, scaled, see_inside
@@ -389,7 +390,7 @@ class BackwardPass:
         one = next((one for one in left_out if one.term.op == "where"), None)
         if one is None:
             return []
-        tree = parsed(one.term.text)
+        tree = parsed_expression(one.term.text)
         name = one.term.text if tree is None else operation_of(tree)
         return [say("masked", branch=shorten(one.branch.text), where=name + self.known.at_line(one.at))]
 

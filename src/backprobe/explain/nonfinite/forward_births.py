@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy
 
+from backprobe.cuts.parsed import parsed_expression
 from backprobe.explain.nonfinite import arithmetic, loops, mechanism, operands
 from backprobe.explain.nonfinite.computation import Computation
 from backprobe.explain.nonfinite.evidence import OF, Evidence
 from backprobe.explain.nonfinite.mechanism import Why
 from backprobe.explain.nonfinite.remedies import Remedies
-from backprobe.explain.nonfinite.sources import parsed, reads_gradients, writes_nonfinite, written_kinds
+from backprobe.explain.nonfinite.sources import reads_gradients, writes_nonfinite, written_kinds
 from backprobe.explain.nonfinite.states import WORDS, Badness, of_numbers
 from backprobe.explain.nonfinite.terms import Term
 from backprobe.explain.nonfinite.text import MOST, Mechanism, WrittenInstead, born, say, scaled, see_inside
@@ -27,6 +28,7 @@ from backprobe.findings.report import Finding
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.graph import reached
 from backprobe.record.names import split, strip
+from backprobe.record.source import place_of
 from backprobe.source.user_code import package
 
 NO_HISTORY = (GradStatus.FROZEN, GradStatus.DETACHED, GradStatus.NO_GRAD)
@@ -327,7 +329,7 @@ class ForwardPass:
             return False
         if self.known.direct[at] or entry.source is None:
             return not self.known.direct[at]
-        is_made = entry.op or isinstance(parsed(entry.source.expression), ast.Call)
+        is_made = entry.op or isinstance(parsed_expression(entry.source.expression), ast.Call)
         return not is_made and not writes_nonfinite(entry.source)
 
     # Methods for the cause of a nonfinite value.
@@ -481,5 +483,4 @@ class ForwardPass:
 
 def _are_of_one_write(one: Entry, other: Entry) -> bool:
     # Were two entries changed by the same write of a statement, because both are views of one storage?
-    lines = [None if entry.source is None else (entry.source.file, entry.source.line) for entry in (one, other)]
-    return lines[0] == lines[1] and one.op == other.op
+    return place_of(one.source) == place_of(other.source) and one.op == other.op

@@ -310,18 +310,12 @@ def _is_kept(row: Remedy, before: Any, made: Any) -> bool:
 
 def _with_python(tree: ast.expr, plain: set[str]) -> ast.expr:
     # The formula with Python numbers compared by Python functions, because ``torch.clamp`` accepts only tensors.
-    class OfNumbers(ast.NodeTransformer):
-        def visit_Call(self, node: ast.Call) -> ast.AST:
-            match node:
-                case ast.Call(func=ast.Name(id="maximum" | "minimum" as name), args=[ast.Name(id=one), *_]) if (
-                    one in plain
-                ):
-                    return ast.Call(ast.Name(f"{name[:3]}_of_numbers"), node.args, [])
-            return self.generic_visit(node)
-
-    made = OfNumbers().visit(copy.deepcopy(tree))
-    assert isinstance(made, ast.expr)
-    return made
+    functions: dict[int, ast.Name] = {}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id="maximum" | "minimum" as name) as function, args=[ast.Name(id=one), *_]):
+                functions |= {id(function): ast.Name(f"{name[:3]}_of_numbers")} if one in plain else {}
+    return copy.deepcopy(tree, functions)
 
 
 def _writes(term: Term, *, is_nested: bool = False) -> bool:

@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from backprobe.cuts import parsed as trees
 from backprobe.cuts.mentions import mentions_of
 from backprobe.cuts.operation_names import MODULES
+from backprobe.cuts.parsed import parsed_expression
 from backprobe.explain.nonfinite.statements import computed, is_dotted, parts_of
 from backprobe.explain.nonfinite.states import Badness
 from backprobe.findings.phrasing import uncommented
@@ -100,7 +100,7 @@ def _expression(
     # Return the entries of the parts of an expression, the entries that it mentions, and the names in it without an
     # entry.
     entry = entries[at]
-    tree = None if entry.source is None else parsed(entry.source.expression)
+    tree = None if entry.source is None else parsed_expression(entry.source.expression)
     parts = {**{read.spelled: read.at for read in entry.reads}, **same_line}
     parts |= _called_objects(tree, parts, entry)
     found, unresolved = mentioned([] if tree is None else walk(tree, parts, is_whole=True))
@@ -210,14 +210,6 @@ def _returned_unseen(entry: Entry, parts: Parts, found: set[int], direct: Sequen
     return [at for at in calls if at is not None and at not in told]
 
 
-def parsed(text: str) -> ast.expr | None:
-    """Parse the expression of a source; None if it is not a complete expression, but part of a statement."""
-    match trees.parsed(text):
-        case ast.Module(body=[ast.Expr(value=value)]):
-            return value
-    return None
-
-
 GRADIENTS = re.compile(r"\.grad\b|\b(?!(?:(?:no|enable|zero)_grad|set_grad_enabled|requires_grad_?)\()\w*grad\w*\(")
 """Matches text that reads gradients: ``.grad``, and calls such as ``clip_grad_norm_(``."""
 NONFINITE = re.compile(r"\b(?:inf|nan|infty|infinity)\b(?!\s*=[^=])", re.IGNORECASE)
@@ -309,7 +301,7 @@ def applied_to(expression: str, parts: Parts) -> tuple[list[int], list[str]] | N
 
     The result is None if the expression computes more than that, or contains something unknown.
     """
-    tree = parsed(expression)
+    tree = parsed_expression(expression)
     named = [keyword.value for keyword in tree.keywords] if isinstance(tree, ast.Call) else []
     walked = [part for node in (*operands(expression, parts), *named) for part in walk(node, parts)]
     return None if any(not held and _computes(node) for node, held in walked) else mentioned(walked)
@@ -322,7 +314,7 @@ def _computes(node: ast.AST) -> bool:
 
 def operands(expression: str, parts: Parts) -> list[ast.expr]:
     """The operands of the outermost operation of an expression; for a method, its object comes first."""
-    match parsed(expression):
+    match parsed_expression(expression):
         case ast.BinOp(left=left, right=right):
             return [left, right]
         case ast.UnaryOp(operand=value) | ast.Subscript(value=value):
@@ -338,6 +330,6 @@ def taken(expression: str, parts: Parts) -> set[int]:
     >>> sorted(taken("torch.where(c, u[0], v)", {"c": 0, "u": 1, "v": 2}))
     [0, 2]
     """
-    tree = parsed(expression)
+    tree = parsed_expression(expression)
     named = [keyword.value for keyword in tree.keywords] if isinstance(tree, ast.Call) else []
     return {at for node in (*operands(expression, parts), *named) for at in _held(ast.unparse(node), parts)}

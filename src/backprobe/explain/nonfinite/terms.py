@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from backprobe.cuts.operation_names import MODULES
-from backprobe.cuts.parsed import parsed
+from backprobe.cuts.parsed import parsed_expression
 from backprobe.explain.nonfinite.statements import is_dotted
 from backprobe.source.sites import operation as operation_of
 
@@ -150,10 +150,8 @@ def term_of(expression: str, parts: Mapping[str, int], calls: Sequence[str] = ()
     >>> str([one.op for one in term_of("torch.log(1 - h)", {"h": 0}) if one.op])
     "['sub', 'log']"
     """
-    match parsed(expression):
-        case ast.Module(body=[ast.Expr(value=value)]):
-            return _Reader(parts, calls, value).term(value, is_whole=True)
-    return None
+    tree = parsed_expression(expression)
+    return None if tree is None else _Reader(parts, calls, tree).term(tree, is_whole=True)
 
 
 def written(
