@@ -60,26 +60,15 @@ def _finding(flow: Dataflow, note: Note, arrays: Arrays) -> Finding:
             say("became_zero", target=repr(flow.entries[begin[0]].name), value=repr(flow.entries[begin[1]].name))
         )
     at = next((flow.entries[each] for each in (*(begin or ())[:1], *reversed(record.outputs))), None)
-    gradients = note.fields["gradients"]
-    if at is None or at.source is None:
-        return finding(
-            CODE,
-            "",
-            line_in(note.fields),
-            record.framework,
-            facts=facts,
-            gradients=gradients,
-            look=look_at(flow, None),
-            known=KNOWN,
-        )
+    source = None if at is None else at.source
     return finding(
         CODE,
-        at.name,
-        at.source,
+        "" if at is None or source is None else at.name,
+        source or line_in(note.fields),
         record.framework,
         facts=facts,
-        gradients=gradients,
-        look=look_at(flow, at.source),
+        gradients=note.fields["gradients"],
+        look=look_at(flow, source),
         known=KNOWN,
     )
 

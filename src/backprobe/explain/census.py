@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from backprobe.backends.dialects import dialect_of
-from backprobe.cuts.lines import line_of
 from backprobe.cuts.missing_edges import Dataflow
 from backprobe.cuts.unrecorded import hidden_beside, hidden_cuts
 from backprobe.explain.about_entries import about, by_status
@@ -20,6 +19,7 @@ from backprobe.explain.missing import taken_away
 from backprobe.explain.module_calls import of_call, said
 from backprobe.explain.text import finding, say
 from backprobe.explain.twins import of_twins
+from backprobe.explain.without_history import hidden_finding
 from backprobe.findings.known import Known
 from backprobe.findings.phrasing import listed, location, plural
 from backprobe.findings.report import Finding, grouped
@@ -203,19 +203,9 @@ def _of_variable(flow: Dataflow, name: str) -> Iterator[Finding]:
     # function.
     for at in sorted(flow.to_outputs):
         entry = flow.entries[at]
-        for text, use, place in (*hidden_cuts(entry), *hidden_beside(entry)):
-            if text == name:
-                yield about(
-                    flow,
-                    use.kind,
-                    entry,
-                    line_of(place, use.text),
-                    facts=[say("hidden_of", value=repr(name))],
-                    value=f"`{text}`",
-                    plain=text,
-                    text=f"`{use.text}`",
-                    converted=f"`{text}`",
-                )
+        for hidden in (*hidden_cuts(entry), *hidden_beside(entry)):
+            if hidden.text == name:
+                yield hidden_finding(flow, at, hidden, say("hidden_of", value=repr(name)))
 
 
 def _of_carrier(flow: Dataflow, at: int) -> Iterator[Finding]:

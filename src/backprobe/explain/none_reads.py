@@ -16,7 +16,7 @@ from backprobe.explain.missing import explain_missing
 from backprobe.explain.text import finding, say
 from backprobe.explain.without_history import without_history
 from backprobe.findings.known import Known
-from backprobe.findings.phrasing import MOST, listed, location
+from backprobe.findings.phrasing import MOST, conjoined, listed, location
 from backprobe.findings.report import Finding, Report, grouped
 from backprobe.record.brief import SMALL, brief
 from backprobe.record.entries import Entry, GradStatus, Record
@@ -133,12 +133,12 @@ def _finding(record: Record, group: Sequence[_Read], known: Sequence[Finding], a
     facts = list(dict.fromkeys(fact for read in each[:MOST] for fact in _seen(record, read, arrays)))
     reasons = [_why(record, read, known) for read in each]
     why, remedy = dict.fromkeys(fact for facts, _ in reasons for fact in facts), reasons[0][1]
-    names = [_spelled(record, read) for read in each]
+    names, values = [_spelled(record, read) for read in each], _values(each)
     is_one = len(each) == 1
     fields = {
         "text": first.one.text,
         "value": first.value,
-        "values": _both(_values(each)),
+        "values": conjoined(values) if len(values) <= MOST else listed(values),
         "are": "is" if is_one else "are",
         "leaves": "a leaf" if is_one else "leaves",
         "do": "does" if is_one else "do",
@@ -181,13 +181,6 @@ def _values(each: Sequence[_Read]) -> list[str]:
     owner = each[0].one.text.removesuffix(KEPT)
     is_path = len(each) == 1 and each[0].one.why is not WhyEmpty.ITEM and not owner.isidentifier() and owner
     return [repr(owner)] if is_path else [read.value for read in each]
-
-
-def _both(names: Sequence[str]) -> str:
-    # Join names as text: ``'u' and 'v'``.
-    if len(names) > MOST:
-        return listed(names)
-    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
 def _calls(names: Sequence[str], call: str) -> str:

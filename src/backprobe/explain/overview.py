@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence, Set
 from dataclasses import replace
-from itertools import takewhile
 
 from backprobe.backends.call_sites import switch_around
 from backprobe.cuts.mentions import DIFFERENTIATED, Mention
@@ -41,7 +40,7 @@ from backprobe.findings.known import Known
 from backprobe.findings.phrasing import MOST, listed, location, named
 from backprobe.findings.report import Finding, Report, grouped
 from backprobe.record.entries import Entry, GradStatus, Record
-from backprobe.record.names import partition, split, strip
+from backprobe.record.names import common_path, split, strip
 from backprobe.record.reasons import WRITTEN_SINCE
 from backprobe.record.source import Source, expression_of, place_of
 from backprobe.source.user_code import package
@@ -205,7 +204,7 @@ def _severed(flow: Dataflow, lost: set[int]) -> tuple[list[Finding], set[int], l
         explained |= behind
         if _is_update(flow, group, is_replaced(behind)):
             updates.append(part_of_line(group[0].mention, flow.entries[group[0].target]))
-        elif not behind and _is_all_behind(group):
+        elif not behind and all(cut.is_behind for cut in group):
             continue  # no differentiated value lies before it: for example, the first state of a recurrence
         elif (behind and behind <= meant) or _are_taken_for_themselves(flow, group):
             meant |= behind
@@ -232,10 +231,6 @@ def _is_update(flow: Dataflow, group: Sequence[Cut], is_replaced: bool) -> bool:
     # Do these cuts assign to a Variable whose later version is used, or assign values computed only from gradients?
     is_assigned = all(cut.mention.use.kind == "assigned" for cut in group)
     return is_assigned and (is_replaced or all(is_of_gradients(flow, cut.mention.source) for cut in group))
-
-
-def _is_all_behind(group: Sequence[Cut]) -> bool:
-    return all(cut.is_behind for cut in group)
 
 
 def _is_all_trained(flow: Dataflow) -> bool:
@@ -371,10 +366,9 @@ def _is_of_library(line: Source | None) -> bool:
 def _inside(found: Finding, names: Sequence[str], missing: str) -> Finding:
     # Add to the finding the names that lack a gradient because of it, and the module that contains all of them, if
     # there is one.
-    paths = [partition(split(strip(name))[0], ".") for name in names]
-    common = [parts[0] for parts in takewhile(lambda parts: len(set(parts)) == 1, zip(*paths, strict=False))]
+    common = common_path(split(strip(name))[0] for name in names)
     if common and _is_of_library(found.source):
-        found = with_fact(found, say("inside_module", module=repr(".".join(common))))
+        found = with_fact(found, say("inside_module", module=repr(common)))
     return replace(found, consequence=say("values_lost", names=missing)) if missing else found
 
 

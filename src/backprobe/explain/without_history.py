@@ -9,7 +9,7 @@ from backprobe.cuts.cutting_operations import Use, uses
 from backprobe.cuts.lines import line_of
 from backprobe.cuts.mentions import NO_NUMBERS
 from backprobe.cuts.missing_edges import Dataflow
-from backprobe.cuts.unrecorded import hidden_cuts, unseen_calls
+from backprobe.cuts.unrecorded import Hidden, hidden_cuts, unseen_calls
 from backprobe.explain.about_entries import about, by_status, is_none, is_returned, scopes_of
 from backprobe.explain.cut_findings import cut_finding, hooks
 from backprobe.explain.instead import drawn_smoothly
@@ -52,25 +52,31 @@ def hidden_findings(
     """
     found = []
     for each in sorted(among):
-        for text, use, place in hidden_cuts(flow.entries[each]):
+        for hidden in hidden_cuts(flow.entries[each]):
+            text = hidden.text
             if of is not None and text != _name_in(flow, of, each):
                 continue
             chain = () if to is None or to == each else flow.chain(flow.after(each), to)
-            facts = [say("hidden_to" if of is None else "hidden_of", value=f"`{text}`")]
-            found.append(
-                about(
-                    flow,
-                    use.kind,
-                    flow.entries[each],
-                    line_of(place, use.text),
-                    facts=facts,
-                    chain=chain,
-                    value=f"`{text}`",
-                    plain=text,
-                    text=f"`{use.text}`",
-                )
-            )
+            fact = say("hidden_to" if of is None else "hidden_of", value=f"`{text}`")
+            found.append(hidden_finding(flow, each, hidden, fact, chain))
     return found
+
+
+def hidden_finding(flow: Dataflow, at: int, hidden: Hidden, fact: str, chain: tuple[str, ...] = ()) -> Finding:
+    """Make the finding at a line that computes the entry ``at`` and cuts off an unrecorded value."""
+    value = f"`{hidden.text}`"
+    return about(
+        flow,
+        hidden.use.kind,
+        flow.entries[at],
+        line_of(hidden.line, hidden.use.text),
+        facts=[fact],
+        chain=chain,
+        value=value,
+        plain=hidden.text,
+        text=f"`{hidden.use.text}`",
+        converted=value,
+    )
 
 
 def _name_in(flow: Dataflow, at: int, line: int) -> str:

@@ -126,6 +126,15 @@ def braced(choices: Sequence[str]) -> str:
     return "{" + ",".join([*written, *(each for each in choices if each not in known)]) + "}"
 
 
+def conjoined(names: Sequence[str]) -> str:
+    """Join names as text.
+
+    >>> conjoined(["ce", "kl", "l2"])
+    'ce, kl and l2'
+    """
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+
+
 def plural(count: int, what: str) -> str:
     """Return a number with the word for what it counts.
 

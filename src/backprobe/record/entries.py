@@ -313,18 +313,7 @@ class Entry(Printed, Generic[T]):
         one, finiteness = self.by_output[key], self.finiteness
         if one.finiteness is not None and finiteness is not None:
             finiteness = replace(one.finiteness, value=finiteness.value)
-        return replace(
-            self,
-            status=one.status,
-            why=one.why,
-            inputs=one.inputs,
-            held_grad=one.held_grad,
-            cause=one.cause,
-            finiteness=finiteness,
-            leaves_reached=one.leaves_reached,
-            by_output={},
-            default_output=None,
-        )
+        return replace(self, **{**vars(one), "finiteness": finiteness}, by_output={}, default_output=None)
 
     def _line_of_cause(self) -> list[str]:
         source = self.cause or (self.source if self.status in LINES_OF_THEIR_OWN else None)

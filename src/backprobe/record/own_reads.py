@@ -21,11 +21,9 @@ STEP = re.compile(r"""(?:\.\w+|\[["']\w+["']\]|\[\d+\])""")
 """A step from a container to one of its leaves, as programs write it."""
 
 
-def own_reads(
-    at: int, entries: Sequence[Entry], inputs: Iterable[int], into: Callable[[int], Iterable[int]]
-) -> set[int]:
-    """The positions that an entry reads itself. ``inputs`` are its edges, and ``into`` returns the positions that flow
-    into an earlier entry.
+def own_reads(at: int, entries: Sequence[Entry], inputs: Iterable[int], before: Callable[[int], Set[int]]) -> set[int]:
+    """The positions that an entry reads itself. ``inputs`` are its edges, and ``before`` returns all positions that
+    flow into an earlier entry, directly or through others.
     """
     entry = entries[at]
     read = {one.at: one.spelled for one in entry.reads if one.at < len(entries) and one.at != at}
@@ -43,12 +41,12 @@ def own_reads(
     for part in sorted(parts, key=lambda one: -len(expression_of(entries[one].source))):
         text = text.replace(expression_of(entries[part].source), " ")
     without = _without_calls(text, {read[one].removesuffix("()").rpartition(".")[2] for one in called})
-    given = [_all_into(one, into) for one in called] if without == text else []
+    given = [before(one) for one in called] if without == text else []
     text = without
     return {
         one
         for one, spelled in read.items()
-        if spelled.endswith("()") or _mentions(text, spelled) > sum(one in before for before in given)
+        if spelled.endswith("()") or _mentions(text, spelled) > sum(one in flowing for flowing in given)
     }
 
 
@@ -128,14 +126,3 @@ def _mentions(text: str, spelled: str) -> int:
     name, *leaf = re.findall(r"\w+", spelled)
     chains = re.findall(rf"(?<![\w.]){re.escape(name)}\b({STEP.pattern}*)", text)
     return sum(all(map(eq, re.findall(r"\w+", chain), leaf)) for chain in chains)
-
-
-def _all_into(at: int, into: Callable[[int], Iterable[int]]) -> set[int]:
-    # All entries that flow into an entry, directly or indirectly.
-    found: set[int] = set()
-    pending = [at]
-    while pending:
-        new = {*into(pending.pop())} - found
-        found |= new
-        pending += new
-    return found

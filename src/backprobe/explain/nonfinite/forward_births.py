@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from functools import cached_property, partial
-from itertools import takewhile
 from typing import Any
 
 import numpy
@@ -27,7 +26,7 @@ from backprobe.findings.phrasing import quoted, shorten
 from backprobe.findings.report import Finding
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.graph import reached
-from backprobe.record.names import split, strip
+from backprobe.record.names import common_path, split, strip
 from backprobe.record.source import place_of
 from backprobe.source.user_code import package
 
@@ -302,9 +301,7 @@ class ForwardPass:
             line = say("unseen_line") if entry.source is None else f"`{entry.source.text}`"
             return finding("written_unknown", line=line)
         facts.append(say("inputs_unseen"))
-        paths = [split(name)[0].split(".") for name in (entry.name, *inputs)]
-        shared = takewhile(lambda steps: len(set(steps)) == 1, zip(*paths, strict=False))
-        path = ".".join(step for step, *_ in shared)
+        path = common_path(split(name)[0] for name in (entry.name, *inputs))
         place = say("module", path=repr(path)) if path else say("model")
         given = quoted(known.names(one for one in known.direct[at] if not self._is_weight(one)), MOST)
         code = "born_within" if given else "born_within_or_before"  # "before" means in an input that is not recorded

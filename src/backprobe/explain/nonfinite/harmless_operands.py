@@ -19,6 +19,7 @@ from backprobe.explain.nonfinite.computation import Array, Computation
 from backprobe.explain.nonfinite.evidence import Evidence
 from backprobe.explain.nonfinite.mechanism import BESIDE, POLES
 from backprobe.explain.nonfinite.selections import CASTS, SelectedBranch
+from backprobe.explain.nonfinite.statements import local_names
 from backprobe.explain.nonfinite.terms import DRAWING, Term
 from backprobe.explain.nonfinite.text import WrittenInstead, say
 from backprobe.findings.phrasing import shorten
@@ -254,4 +255,4 @@ def _spelled_before(known: Evidence, text: str, since: int, at: int, deep: int =
 def _bound(known: Evidence, name: str, before: int) -> list[int]:
     # The entries to which a name is bound before the line of another entry, in order.
     home = known.home(before)
-    return [one for one in range(before) if name in known.locals(one) and known.home(one) == home]
+    return [one for one in range(before) if name in local_names(known.entries[one]) and known.home(one) == home]

@@ -24,6 +24,7 @@ from backprobe.explain.nonfinite.formulas import FormulaMatch, formula, given_to
 from backprobe.explain.nonfinite.harmless_operands import harmless_operand, in_words
 from backprobe.explain.nonfinite.remedy_table import CHAINS, NEGATIVE, NUMBERS, SINGLE, Remedy
 from backprobe.explain.nonfinite.selections import SelectedBranch
+from backprobe.explain.nonfinite.statements import local_names
 from backprobe.explain.nonfinite.terms import DRAWING, Term, is_update, known_as
 from backprobe.explain.nonfinite.text import Mechanism, WrittenInstead, say
 from backprobe.findings.phrasing import shorten
@@ -251,7 +252,7 @@ class Remedies:
     def _is_rebound(self, term: Term, owner: int, at: int) -> bool:
         # Has a name in the expression been rebound before the line of a later entry?
         names = {one.text for one in term if not (one.op or one.is_constant)}
-        since = {name for one in range(owner, at) for name in self.known.locals(one)}
+        since = {name for one in range(owner, at) for name in local_names(self.known.entries[one])}
         return not names.isdisjoint(since)
 
     def _written(

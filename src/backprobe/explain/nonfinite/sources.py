@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from backprobe.cuts.mentions import mentions_of
 from backprobe.cuts.operation_names import MODULES
 from backprobe.cuts.parsed import parsed_expression
-from backprobe.explain.nonfinite.statements import computed, is_dotted, parts_of
+from backprobe.explain.nonfinite.statements import computed, is_dotted, local_names, parts_of
 from backprobe.explain.nonfinite.states import Badness
 from backprobe.findings.phrasing import uncommented
 from backprobe.record.entries import Entry, Record
-from backprobe.record.graph import Graph, inverted, kept
+from backprobe.record.graph import Graph, kept
 from backprobe.record.names import split, strip
 from backprobe.record.source import Source
 from backprobe.source.sites import operation
@@ -43,11 +43,12 @@ Parts = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Sources:
-    """For each entry: its sources, its consumers, and the names in its expression without an entry."""
+    """For each entry: its sources (``direct``), the names in its expression without an entry (``unknown``), and the
+    entries of the parts of its expression.
+    """
 
     direct: Sequence[tuple[int, ...]]
     unknown: Sequence[Sequence[str]]
-    consumers: Sequence[Sequence[int]]
     parts: Sequence[Parts]
 
     @classmethod
@@ -81,7 +82,7 @@ class Sources:
             direct.append(tuple(dict.fromkeys(one for one in sources if one != at)))
             unknown.append(unresolved)
             every.append(parts)
-        return cls(direct, unknown, inverted(direct), every)
+        return cls(direct, unknown, every)
 
 
 def _line(entry: Entry, computing: str) -> tuple[str, int, str]:
@@ -149,20 +150,15 @@ def _computing(record: Record, scopes: Sequence[str]) -> Sequence[str]:
 def _items(names: Sequence[str], inputs: Sequence[int], entries: Sequence[Entry]) -> dict[str, int]:
     # Return inputs to which a comprehension variable is bound, if there is only one. The variable ``v`` has the entries
     # ``v#0``, ``v#1`` in turn.
-    found = {name: [one for one in inputs if _is_called(entries[one], name)] for name in names}
+    found = {name: [one for one in inputs if name in local_names(entries[one])] for name in names}
     return {name: held[0] for name, held in found.items() if len(held) == 1}
-
-
-def _is_called(entry: Entry, name: str) -> bool:
-    # Does an entry have this local name, apart from its count?
-    return any(strip(one).rpartition(":")[2] == name for one in (entry.name, *entry.aliases))
 
 
 def _turns(names: Set[str], inputs: Sequence[int], entries: Sequence[Entry]) -> dict[str, int]:
     # Return all inputs to which a comprehension variable is bound, one for each iteration: ``v#0``, ``v#1``.
     found: dict[str, int] = {}
     for name in names:
-        same = sorted(one for one in inputs if _is_called(entries[one], name))
+        same = sorted(one for one in inputs if name in local_names(entries[one]))
         found |= {f"{name}#{turn}": one for turn, one in enumerate(same)}
     return found
 
@@ -171,8 +167,7 @@ def _held_by_attributes(entries: Sequence[Entry]) -> Mapping[str, Sequence[int]]
     # The entries that were bound to attributes in any method, by the attribute's name.
     found: dict[str, list[int]] = {}
     for at, entry in enumerate(entries):
-        for name in (entry.name, *entry.aliases):
-            local = strip(name).rpartition(":")[2]
+        for local in local_names(entry):
             if "." in local:
                 found.setdefault(local, []).append(at)
     return found
