@@ -212,7 +212,7 @@ class Computation:
         for one, _ in flowing:
             operand = self.value(one)
             finite = False if operand is None else ~arithmetic.is_bad(operand)
-            if not _fits(own, finite):
+            if arithmetic.broadcast(numpy.shape(own), numpy.shape(finite)) is None:
                 return None  # for example, the numbers are those of all examples of a vmap together
             own = own & finite
         return own
@@ -292,15 +292,6 @@ class Computation:
 
     def _is_inside(self, part: Term) -> bool:
         return part is not self.term and bool(part.op) and self.is_bad(part)
-
-
-def _fits(one: Array, other: Array) -> bool:
-    # Can two arrays or numbers be broadcast together?
-    try:
-        numpy.broadcast_shapes(numpy.shape(one), numpy.shape(other))
-    except ValueError:
-        return False
-    return True
 
 
 def _both(one: Array, other: Array) -> Array:

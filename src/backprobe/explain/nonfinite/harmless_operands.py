@@ -15,6 +15,7 @@ import numpy
 from backprobe.backends.dialects import dialect_of
 from backprobe.backends.dialects.dialect import Dialect
 from backprobe.cuts.parsed import parsed, parsed_expression, with_parts
+from backprobe.explain.nonfinite.arithmetic import Shape, broadcast
 from backprobe.explain.nonfinite.computation import Array, Computation
 from backprobe.explain.nonfinite.evidence import Evidence
 from backprobe.explain.nonfinite.mechanism import BESIDE, POLES
@@ -30,8 +31,6 @@ HARMLESS = (1.0, 0.5, 2.0)
 """Numbers to try, in this order. No single number fits all operations: the arccosine, for example, has a pole at 1."""
 
 DEEP, LONGEST = 12, 160
-
-Shape = tuple[int, ...]
 
 
 def harmless_operand(
@@ -118,7 +117,7 @@ def _is_harmless(computed: Computation, term: Term, operand: Term, leaves_out: A
 
 def _are_finite(made: Array, leaves_out: Array) -> bool:
     numbers = numpy.asarray(made)
-    is_alike = _go_together(numbers.shape, leaves_out.shape) and numbers.ndim >= leaves_out.ndim
+    is_alike = broadcast(numbers.shape, leaves_out.shape) is not None and numbers.ndim >= leaves_out.ndim
     there = numbers[numpy.broadcast_to(leaves_out, numbers.shape)] if is_alike else numbers
     return bool(numpy.isfinite(there).all())
 
@@ -163,7 +162,7 @@ class _Condition:
             return self.text, self.leaves_out if self.leaves_out.ndim == 0 else None
         given, taken = numpy.shape(value), self.taken_from
         if len(given) == len(taken) or (len(given) < len(taken) and numpy.shape(made) == taken):
-            return (self.text, self.leaves_out) if _go_together(self.leaves_out.shape, given) else None
+            return (self.text, self.leaves_out) if broadcast(self.leaves_out.shape, given) is not None else None
         axis = _axis(computed, term, taken, given)
         if axis is None or self.leaves_out.shape != taken:
             return None
@@ -199,13 +198,6 @@ def _axis(computed: Computation, term: Term, shape: Shape, given: Shape) -> int 
     axes = [said % len(given)] if isinstance(said, int) and given else range(len(given))
     found = [axis for axis in axes if given[:axis] + given[axis + 1 :] == shape]
     return found[0] if len(found) == 1 else None
-
-
-def _go_together(one: Shape, other: Shape) -> bool:
-    try:
-        return bool(numpy.broadcast_shapes(one, other) or True)
-    except ValueError:
-        return False
 
 
 def _truth(known: Evidence, selection: SelectedBranch) -> str:

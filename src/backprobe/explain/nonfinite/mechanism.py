@@ -102,17 +102,12 @@ Wide = Callable[[float], Array | None]
 BESIDE = 1e-3
 
 
-def unknown(moved: float) -> Array | None:
-    """Return None: the default of ``wide``, if the result in a wider type is unknown."""
-    return None
-
-
 def forward(
     op: str,
     operands: Sequence[Array | None],
     result: Array,
     dtype: str,
-    wide: Wide = unknown,
+    wide: Wide = lambda moved: None,
 ) -> Mechanism | None:
     """Return the mechanism of a bad result, or None if the numbers do not show it.
 

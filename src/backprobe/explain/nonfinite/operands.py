@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy
 
-from backprobe.explain.nonfinite.arithmetic import ELEMENTWISE, FAILING
+from backprobe.explain.nonfinite.arithmetic import ELEMENTWISE, FAILING, Shape, broadcast
 from backprobe.explain.nonfinite.computation import Computation
 from backprobe.explain.nonfinite.evidence import Evidence
 from backprobe.explain.nonfinite.matrices import condition, equal
@@ -273,11 +273,9 @@ def _many(part: Array) -> str:
     return say("numbers_from", count=numbers.size, low=shown(numbers.min()), high=shown(numbers.max()))
 
 
-def _goes_into(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
-    try:
-        return numpy.broadcast_shapes(shape, whole) == tuple(whole)
-    except ValueError:
-        return False
+def _goes_into(shape: Shape, whole: Shape) -> bool:
+    # Can an array of this shape be broadcast to the shape of the whole?
+    return broadcast(shape, whole) == whole
 
 
 def _at(numbers: Array, index: Index, shape: tuple[int, ...]) -> Any:
