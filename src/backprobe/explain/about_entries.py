@@ -16,6 +16,14 @@ from backprobe.record.names import strip
 from backprobe.record.source import Source, place_of
 
 COUNT = re.compile(r"#\d+")
+BY_REASON = {
+    "reentrant_checkpoint": "checkpoint",
+    "nothing_given": "nothing_given",
+    "block_not_differentiated": "backward_not_run.block",
+    "block_raised": "backward_not_run.raised",
+    "named_late": "backward_not_run.late",
+}
+"""For some reasons of a missing gradient, the code of the cause. For all others the status decides."""
 
 
 def about(
@@ -53,11 +61,7 @@ def by_status(flow: Dataflow, entry: Entry) -> Finding:
     )  # entries with these reasons are opaque, but not overwritten
     is_overwritten = entry.status is GradStatus.OPAQUE and line is not None and not is_apart
     code = "not_float" if is_of_whole_numbers(entry) else "overwritten" if is_overwritten else str(entry.status)
-    code = "checkpoint" if entry.is_because("reentrant_checkpoint") else code
-    code = "nothing_given" if entry.is_because("nothing_given") else code
-    code = "backward_not_run.block" if entry.is_because("block_not_differentiated") else code
-    code = "backward_not_run.raised" if entry.is_because("block_raised") else code
-    code = "backward_not_run.late" if entry.is_because("named_late") else code
+    code = code if entry.why is None else BY_REASON.get(entry.why.code, code)
     code = "backward_not_run.model" if entry.is_because("backward_not_called") and entry.source is None else code
     facts = [entry.reason] if code in ("overwritten", "checkpoint") else []
     instead = "" if entry.why is None else entry.why.fields.get("next", "")

@@ -27,19 +27,19 @@ def of_call(flow: Dataflow, name: str, call: ModuleCall) -> Finding:
         return said(flow, "nothing_given.module", name, call)
     if call.mode:
         facts = [say("switched_at", at=location(call.switched))] if call.switched is not None else []
-        if not call.text.endswith(")"):  # otherwise the text is a name that holds the result
-            return said(flow, "no_grad", name, call, facts, mode=f"under {call.mode}")
-        return said(flow, "no_grad.call", name, call, facts, mode=f"under {call.mode}")
+        is_call = call.text.endswith(")")  # otherwise the text is a name that holds the result
+        return said(flow, "no_grad.call" if is_call else "no_grad", name, call, facts, mode=f"under {call.mode}")
     use = None if call.is_unread else use_of(call.source.statement, call.text)
     if use is None:
         return said(flow, "dropped", name, call, known=Known.NOWHERE)
     if use.kind in ("", NO_NUMBERS, DIFFERENTIATED):
         return _cut_of_result(flow, call) or said(flow, "unknown.call", name, call, known=Known.NOT_HOW | Known.UNSURE)
-    inside = converted(use.text) if use.kind == "number" else ""
-    is_list = use.kind == "number" and gives_list(use.text)
     if use.kind == "sample" and draws_whole_numbers(use.text):
         return said(flow, "sample.discrete", name, call, use=use)
-    code = "number.list" if is_list else "number.of" if inside and inside != call.text else use.kind
+    if use.kind != "number":
+        return said(flow, use.kind, name, call, use=use)
+    inside = converted(use.text)
+    code = "number.list" if gives_list(use.text) else "number.of" if inside not in ("", call.text) else "number"
     return said(flow, code, name, call, use=use, converted=f"`{inside}`")
 
 

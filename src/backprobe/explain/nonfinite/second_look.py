@@ -35,17 +35,20 @@ def lacking(report: Report) -> list[Finding]:
 
 def lacking_in_backward(report: Report) -> list[Finding]:
     """The birth in backward for which no mechanism was found, if it is the only birth of the report."""
-    every = [one for one in report if one.kind in (*BORN, "born_backward") and not one.cause]
-    is_unclear = len(every) == 1 and every[0].kind == "born_backward" and every[0].fields.get("why", "") in UNCLEAR
-    return every if is_unclear else []
+    return [one for one in _only_in_backward(report) if one.fields.get("why", "") in UNCLEAR]
 
 
 def lacking_inside(report: Report) -> list[Finding]:
     """The birth in backward if it is the only birth. If its line calls a function of the program, the operation may be
     there.
     """
+    return [one for one in _only_in_backward(report) if one.source is not None]
+
+
+def _only_in_backward(report: Report) -> list[Finding]:
+    # The birth in backward, if it is the only birth of the report.
     every = [one for one in report if one.kind in (*BORN, "born_backward") and not one.cause]
-    return every if len(every) == 1 and every[0].kind == "born_backward" and every[0].source is not None else []
+    return every if len(every) == 1 and every[0].kind == "born_backward" else []
 
 
 def with_heard(report: Report, heard: Sequence[HeardBirth]) -> Report:

@@ -253,17 +253,16 @@ def _inside(node: ast.AST, parts: Parts) -> Iterable[ast.AST]:
     match node:
         case ast.Subscript(value=ast.Attribute(value=base, attr="at"), slice=index) if _held(ast.unparse(base), parts):
             return [base, index]  # the operands of JAX's x.at[0]
-    if not isinstance(node, ast.Call):
-        return ast.iter_child_nodes(node)
-    return [*_applied_to(node, parts), *(keyword.value for keyword in node.keywords)]
+    return _given(node, parts) if isinstance(node, ast.Call) else ast.iter_child_nodes(node)
 
 
-def _applied_to(call: ast.Call, parts: Parts) -> list[ast.expr]:
+def _given(call: ast.Call, parts: Parts) -> list[ast.expr]:
     # The arguments of a call, preceded by the object of a method. In ``torch.sqrt`` the owner is not a value.
+    given = [*call.args, *(keyword.value for keyword in call.keywords)]
     match call.func:
         case ast.Attribute(value=owner) if not is_dotted(owner) or _held(ast.unparse(owner), parts):
-            return [owner, *call.args]
-    return call.args
+            return [owner, *given]
+    return given
 
 
 def bound_within(tree: ast.AST) -> set[str]:
@@ -296,9 +295,7 @@ def applied_to(expression: str, parts: Parts) -> tuple[list[int], list[str]] | N
 
     The result is None if the expression computes more than that, or contains something unknown.
     """
-    tree = parsed_expression(expression)
-    named = [keyword.value for keyword in tree.keywords] if isinstance(tree, ast.Call) else []
-    walked = [part for node in (*operands(expression, parts), *named) for part in walk(node, parts)]
+    walked = [part for node in operands(expression, parts) for part in walk(node, parts)]
     return None if any(not held and _computes(node) for node, held in walked) else mentioned(walked)
 
 
@@ -315,7 +312,7 @@ def operands(expression: str, parts: Parts) -> list[ast.expr]:
         case ast.UnaryOp(operand=value) | ast.Subscript(value=value):
             return [value]
         case ast.Call() as call:
-            return _applied_to(call, parts)
+            return _given(call, parts)
     return []
 
 
@@ -325,6 +322,4 @@ def taken(expression: str, parts: Parts) -> set[int]:
     >>> sorted(taken("torch.where(c, u[0], v)", {"c": 0, "u": 1, "v": 2}))
     [0, 2]
     """
-    tree = parsed_expression(expression)
-    named = [keyword.value for keyword in tree.keywords] if isinstance(tree, ast.Call) else []
-    return {at for node in (*operands(expression, parts), *named) for at in _held(ast.unparse(node), parts)}
+    return {at for node in operands(expression, parts) for at in _held(ast.unparse(node), parts)}

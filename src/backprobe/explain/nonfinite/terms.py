@@ -227,10 +227,8 @@ class _Reader:
         return Term("tuple", tuple(found), text=text) if found else Term(text=text)
 
     def _attribute(self, value: ast.expr, name: str, text: str) -> Term:
-        if name in NUMBERS and isinstance(value, ast.Name) and value.id in MODULES:
-            return constant(NUMBERS[name])
-        if name in DTYPES and isinstance(value, ast.Name) and value.id in MODULES:
-            return constant(name)
+        if (name in NUMBERS or name in DTYPES) and isinstance(value, ast.Name) and value.id in MODULES:
+            return constant(NUMBERS.get(name, name))
         if name in ATTRIBUTES and text not in self.parts:
             return Term(name, (self.term(value),), text=text)
         return Term(text=text)
