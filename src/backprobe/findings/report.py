@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeVar
 
 from backprobe.errors import UnknownAttribute, indented
 from backprobe.findings.finding import Finding, plain
-from backprobe.findings.phrasing import places
+from backprobe.findings.phrasing import places, plural
 from backprobe.findings.sarif import sarif
 from backprobe.findings.wrapping import fitted
 from backprobe.markup import Printed, element, joined, numbered, shown
@@ -130,11 +130,11 @@ class Report(Printed):
         return fitted(in_lines(self.heading, self.findings, self.notes, whole))
 
     def __repr__(self) -> str:
-        found = f"; {len(self.findings)} finding{'s' * (len(self.findings) != 1)}" if self.findings else ""
+        found = f"; {plural(len(self.findings), 'finding')}" if self.findings else ""
         return f"<{type(self).__name__}: {self.heading}{found}>"
 
     def _repr_html_(self) -> str:
-        where = places(self.findings)
+        where = places(one.source for one in self.findings)
         found = numbered(
             [
                 joined([root._html(where), numbered([each._html(where) for each in beneath])])
@@ -150,7 +150,7 @@ def in_lines(heading: str, findings: Sequence[Finding], notes: Sequence[str], wh
 
     With ``whole``, a report with more than ``FEW`` causes shows only so many in full, and the others in one line each.
     """
-    found, roots, where = [], arranged(findings), places(findings)
+    found, roots, where = [], arranged(findings), places(one.source for one in findings)
     whole = len(roots) if whole is None or len(roots) <= FEW else whole
     for number, (root, beneath) in enumerate(roots[:whole], 1):
         mark = f"  {number}. " if len(roots) > 1 else "  "
