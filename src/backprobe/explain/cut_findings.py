@@ -278,6 +278,11 @@ def cut_findings(flow: Dataflow, at: int, cuts: Iterable[Cut]) -> list[Finding]:
     ]
 
 
+def cuts_before(flow: Dataflow, at: int, cuts: Iterable[Cut]) -> list[Finding]:
+    """Make the findings of cuts before a value, each with the chain that leads from the cut to the value."""
+    return [cut_finding(flow, cut, flow.chain(flow.after(cut.mention.source), at)) for cut in cuts]
+
+
 def _followed(flow: Dataflow, call: str) -> str:
     # Return a function with recorded lines among those that a text calls, or passes as an argument.
     scopes = {step for name in flow.record.names for step in strip(name).partition(":")[0].split("/")[1:]}

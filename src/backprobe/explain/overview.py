@@ -40,7 +40,8 @@ from backprobe.findings.known import Known
 from backprobe.findings.phrasing import MOST, listed, location, named
 from backprobe.findings.report import Finding, Report, grouped
 from backprobe.record.entries import Entry, GradStatus, Record
-from backprobe.record.names import common_path, split, strip
+from backprobe.record.graph import reached
+from backprobe.record.names import common_path, scope_of, split, strip
 from backprobe.record.reasons import WRITTEN_SINCE
 from backprobe.record.source import Source, expression_of, place_of
 from backprobe.source.user_code import package
@@ -247,19 +248,14 @@ def _are_taken_for_themselves(flow: Dataflow, group: Sequence[Cut]) -> bool:
 
 
 def _is_taken_for_itself(flow: Dataflow, cut: Cut) -> bool:
-    if cut.mention.use.kind not in ("derivative", DIFFERENTIATED):
-        return False
-    pending, seen = [cut.target], {cut.target}
-    for at in pending:  # the list grows during the loop
-        if at in flow.ends:
-            return False
+    def onward(at: int) -> Iterator[int]:
         for target in flow.consumers[at]:
             uses = [mention.use for mention in flow.mentions[target] if mention.source == at]
-            is_out = uses and all(use.kind in FIRM or use.flat for use in uses)
-            if not is_out and target not in seen:
-                seen.add(target)
-                pending.append(target)
-    return True
+            if not (uses and all(use.kind in FIRM or use.flat for use in uses)):
+                yield target
+
+    is_derivative = cut.mention.use.kind in ("derivative", DIFFERENTIATED)
+    return is_derivative and flow.ends.isdisjoint(reached([cut.target], onward))
 
 
 def _without_outer(flow: Dataflow, cuts: Sequence[Cut]) -> list[Cut]:
@@ -270,7 +266,7 @@ def _without_outer(flow: Dataflow, cuts: Sequence[Cut]) -> list[Cut]:
     behind = [(cut, flow.before([cut.mention.source])) for cut in shown]
 
     def is_said(cut: Cut) -> bool:
-        use, source, scope = cut.mention.use, cut.mention.source, _scope(flow, cut.target)
+        use, source, scope = cut.mention.use, cut.mention.source, scope_of(flow.entries[cut.target].name)
         if source in said:
             return True
         if use.kind or use.flat:
@@ -278,17 +274,12 @@ def _without_outer(flow: Dataflow, cuts: Sequence[Cut]) -> list[Cut]:
         on_way = flow.before([cut.target])
         return any(
             inner.target == cut.target
-            or (inner.target in on_way and _scope(flow, inner.target).startswith(f"{scope}/"))
+            or (inner.target in on_way and scope_of(flow.entries[inner.target].name).startswith(f"{scope}/"))
             for inner, before in behind
             if source in before
         )
 
     return [cut for cut in cuts if not is_said(cut)]
-
-
-def _scope(flow: Dataflow, at: int) -> str:
-    scope, local = split(flow.entries[at].name)
-    return "" if local is None else scope  # the scope is empty for a name without one
 
 
 def _may_be_meant(flow: Dataflow, lost: set[int]) -> bool:

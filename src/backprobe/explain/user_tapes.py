@@ -10,7 +10,7 @@ from backprobe.cuts.in_line import argument_of, called_in, names_bound, names_in
 from backprobe.cuts.missing_edges import Dataflow
 from backprobe.cuts.operation_names import ASSIGNING
 from backprobe.explain.about_entries import COUNT, as_code, as_one, is_said, merged
-from backprobe.explain.cut_findings import cut_finding
+from backprobe.explain.cut_findings import cuts_before
 from backprobe.explain.instead import SIDES, value_at
 from backprobe.explain.text import finding, instead_of_flat, say
 from backprobe.findings.known import Known
@@ -184,8 +184,7 @@ def _mentioned(record: Record, one: NoneGiven) -> list[Finding]:
         return []
     severing = flow.severing(before, one.targets)
     cuts = [cut for cut in severing if not of_it.isdisjoint(flow.before([cut.mention.source]))]
-    chains = [flow.chain(flow.after(cut.mention.source), cut.target) for cut in cuts]
-    return merged([cut_finding(flow, cut, chain) for cut, chain in zip(cuts, chains, strict=True)])
+    return merged([found for cut in cuts for found in cuts_before(flow, cut.target, [cut])])
 
 
 def _left(record: Record, one: NoneGiven, names: str) -> list[Finding]:

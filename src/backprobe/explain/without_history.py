@@ -11,7 +11,7 @@ from backprobe.cuts.mentions import NO_NUMBERS
 from backprobe.cuts.missing_edges import Dataflow
 from backprobe.cuts.unrecorded import Hidden, hidden_cuts, unseen_calls
 from backprobe.explain.about_entries import about, by_status, is_none, is_returned, scopes_of
-from backprobe.explain.cut_findings import cut_finding, hooks
+from backprobe.explain.cut_findings import cuts_before, hooks
 from backprobe.explain.instead import drawn_smoothly
 from backprobe.explain.text import say
 from backprobe.findings.known import Known
@@ -32,11 +32,8 @@ def without_history(flow: Dataflow, at: int) -> list[Finding]:
     before = flow.before([at])
     severing = flow.severing(before, {at})
     cuts = [cut for cut in severing if not flow.edges[cut.target]] or [cut for cut in severing if cut.target == at]
-    if cuts:
-        return [cut_finding(flow, cut, flow.chain(flow.after(cut.mention.source), at)) for cut in cuts]
-    hidden = hidden_findings(flow, before, to=at)
-    if hidden:
-        return hidden
+    if found := cuts_before(flow, at, cuts) or hidden_findings(flow, before, to=at):
+        return found
     if entry.status in (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT):
         return [by_status(flow, entry)]
     return [_no_history_seen(flow, at, before)]

@@ -129,6 +129,12 @@ def split(name: str) -> tuple[str, str | None]:
     return name, None
 
 
+def scope_of(name: str) -> str:
+    """The scope of a local; empty for a name that is only a scope."""
+    scope, local = split(name)
+    return "" if local is None else scope
+
+
 @lru_cache(65536)
 def strip(name: str) -> str:
     """The name without its counts.

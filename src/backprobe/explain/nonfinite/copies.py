@@ -42,7 +42,7 @@ def copied_of(copy: Any, before: Iterable[tuple[int, Any]]) -> list[int]:
         return []
     arrays = [(at, one) for at, one in ((at, _array(one)) for at, one in before) if one is not None]
     for rows in (copy, copy[None]):
-        every, left = _rows(rows, rows.shape[1:]), {one.tobytes() for one in rows if _is_bad(one)}
+        every, left = _rows(rows, rows.shape[1:]), {one.tobytes() for one in rows if not numpy.isfinite(one).all()}
         for at, one in arrays:
             if every <= _rows(one, rows.shape[1:]):
                 return [at]
@@ -67,10 +67,6 @@ def _rows(array: Array, shape: tuple[int, ...]) -> set[bytes]:
     if array.shape == shape:
         return {array.tobytes()}
     return {one.tobytes() for one in array} if array.shape[1:] == shape else set()
-
-
-def _is_bad(row: Array) -> bool:
-    return not numpy.isfinite(row).all()
 
 
 def _is_spelled(entry: Entry) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from backprobe.cuts.operation_names import MODULES
 from backprobe.cuts.parsed import parsed
 from backprobe.record.entries import Entry
-from backprobe.record.names import COUNT, split, strip
+from backprobe.record.names import COUNT, scope_of, split, strip
 
 ADDING = {"assign_add": ast.Add(), "assign_sub": ast.Sub()}
 """Methods that read and write a TensorFlow Variable."""
@@ -110,7 +110,7 @@ def parts_of(
         for name in (entries[place].name, *entries[place].aliases):
             scope, local = split(name)
             spelled = strip(f":{name if local is None else local}")[1:]
-            if spelled in names and (scope == "" or local is None or scope in (scopes[at], _scope(entries[at]))):
+            if spelled in names and (scope == "" or local is None or scope in (scopes[at], scope_of(entries[at].name))):
                 count = COUNT.search(local or "")
                 known.setdefault(spelled, []).append((int(count[1]) if count else 0, place))
     parts = {name: max(held)[1] for name, held in known.items() if sorted(held) == sorted(held, key=lambda one: one[1])}
@@ -118,12 +118,6 @@ def parts_of(
         flowing = [one for one in inputs if name in local_names(entries[one])]
         parts |= {name: flowing[0]} if len(flowing) == 1 else {}
     return parts
-
-
-def _scope(entry: Entry) -> str:
-    # The printed scope of an entry's name.
-    scope, local = split(entry.name)
-    return "" if local is None else scope
 
 
 def local_names(entry: Entry) -> set[str]:
