@@ -96,7 +96,7 @@ def uses(text: str, spelled: str, followed: tuple[str, ...] = ()) -> tuple[Use, 
 
 
 def use_of(text: str, part: str) -> Use | None:
-    """Return how a statement uses one of its parts; None if the statement has no such part, or ignores its value.
+    """Return how a statement uses the first part with this text; None if there is none, or if its value is ignored.
 
     >>> use_of("h = torch.relu(self.enc(x)).detach()", "self.enc(x)").kind, use_of("self.enc(x)", "self.enc(x)")
     ('detach', None)

@@ -83,7 +83,10 @@ def with_fact(found: Finding, fact: str) -> Finding:
 
 
 def merged(findings: Sequence[Finding]) -> list[Finding]:
-    """Merge findings that say the same about one line, such as those of each iteration of a loop."""
+    """Merge findings of one kind that say the same about one line, as those of each iteration of a loop do.
+
+    Counts in names, such as ``#1``, do not matter.
+    """
 
     def said(found: Finding) -> object:
         line = found.source
@@ -95,7 +98,7 @@ def merged(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def as_one(findings: Sequence[Finding]) -> Finding:
-    """The first of several findings, with a fact that lists the names of the others."""
+    """The first of several findings, with a fact that lists the names of the others if they differ from its own."""
     first, *others = findings
     names = list(dict.fromkeys(other.name for other in others if other.name != first.name))
     return with_fact(first, say("same_of", names=listed(names))) if names else first
@@ -107,7 +110,7 @@ def is_said(line: Source | None, findings: Sequence[Finding]) -> bool:
 
 
 def mode_of(entry: Entry) -> str:
-    """The words for the mode that disabled gradients for an entry, from the reason that the backend reported."""
+    """The words for the mode that disabled gradients for an entry, if the backend reported one; else general words."""
     mode = "" if entry.why is None else entry.why.fields.get("mode", "")
     if mode == "torch.no_grad()":
         return f"under {mode} or set_grad_enabled(False)"  # PyTorch does not distinguish the two
@@ -127,7 +130,10 @@ def is_none(entry: Entry) -> bool:
 
 
 def is_of_whole_numbers(entry: Entry) -> bool:
-    """Is the entry's dtype one without derivatives, such as an integer? This also covers entries of unknown status."""
+    """Is the entry's dtype one without derivatives, such as an integer?
+
+    This also covers entries with the status OPAQUE, if their dtype is known.
+    """
     is_floating = entry.dtype is None or entry.dtype.startswith(("float", "bfloat", "complex"))
     return entry.status is GradStatus.NOT_FLOAT or (entry.status is GradStatus.OPAQUE and not is_floating)
 
@@ -158,5 +164,5 @@ def scopes_of(flow: Dataflow, at: int) -> set[str]:
 
 
 def is_returned(flow: Dataflow, at: int) -> bool:
-    """Is the entry the return value of a module?"""
+    """Is the entry a module's return value that no line of the program binds?"""
     return flow.entries[at].source is None and any(name.endswith(":return") for name in names_of(flow, at))

@@ -32,9 +32,6 @@ from backprobe.record.names import strip
 from backprobe.record.source import Source
 from backprobe.record.training import HOOK
 
-"""Flat functions for which TensorFlow returns None. Its ``sign`` is different: as in PyTorch, the derivative is 0."""
-
-
 IN_C = (types.BuiltinFunctionType, types.MethodDescriptorType, types.MethodWrapperType, types.WrapperDescriptorType)
 PYTHONS = frozenset(f"builtins.{name}" for name in (*vars(builtins), *(kind.__name__ for kind in IN_C)))
 """Names of Python's own functions, in the form in which a recording names calls."""
@@ -97,7 +94,7 @@ def _all_facts(flow: Dataflow, cut: Cut, kind: str, cause: str, function: str) -
 
 
 def _converted(kind: str, text: str) -> str:
-    # The part that a text converts into a number; empty if the text makes a list of numbers.
+    # The part that a text converts into a number; empty for other kinds, and if the text makes a list of numbers.
     return converted(text) if kind == "number" and not gives_list(text) else ""
 
 
@@ -120,7 +117,8 @@ def _inside(flow: Dataflow, call: str, function: str, target: Entry) -> tuple[st
 
 
 def _of_numbers(source: Entry, text: str, inside: str) -> str:
-    # Does the line convert the value itself or its container, and into one number or several?
+    # Return the code that says what the line converts: to a list of numbers, an expression of the value, a value of
+    # several elements, or a value of one.
     if gives_list(text):
         return "number.list"
     if inside and inside != own_name(source.name):
@@ -264,7 +262,7 @@ def hooks(flow: Dataflow) -> str:
 
 
 def with_hooks(flow: Dataflow, found: Finding) -> Finding:
-    """Add the hooks that may be the cause to a finding of unknown cause."""
+    """Add the hooks that may be the cause to a finding, if its cause is unknown and there are hooks."""
     said = hooks(flow) if found.kind == "unknown" else ""
     remedy = f"{say('unknown.hook_next')};\nor {found.remedy}"
     return replace(found, facts=(*found.facts, said), remedy=remedy) if said else found

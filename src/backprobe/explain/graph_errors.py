@@ -50,7 +50,7 @@ NAMED_LIKE = {"floor_divide": "floordiv"}
 """For an operation's name in PyTorch's errors, the name that backprobe uses."""
 GRAD_NONE = "grad_none."
 Parts = list[tuple[str, str]]
-"""The lines below the headline of a note, as labels and texts. The last line says what to do."""
+"""The lines below the headline of a note, as labels and texts. In a whole note the last line says what to do."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class FailureContext:
 def spelling(record: Record, entry: Entry) -> str:
     """Return the spelling of a value in the program; empty if it has no name, like the output of a module.
 
-    The spelling is a variable, or an item of one.
+    The spelling is a variable, or an attribute or item of one.
     """
     if _module(record, entry):
         return ""
@@ -206,8 +206,8 @@ def _in_place(context: FailureContext) -> Parts:
 
 
 def _way_to(entry: Entry) -> str:
-    # Return the place of the operation that computes a value. Values inside modules have no line; for these, return the
-    # line of a later value.
+    # Return the name of a value with its line. If no line of the program computes the value, as inside a module, say
+    # only that the operation is on the way to it.
     at = _at(entry)
     return at if at != repr(entry.name) else f"on the way to {at}"
 
@@ -319,7 +319,8 @@ def _freed(context: FailureContext) -> str:
 
 
 def _once_more(context: FailureContext) -> tuple[str, dict[str, str]]:
-    # Return a remedy and its fields for a step that backpropagates into the freed graph of an earlier step; else empty.
+    # Return the code of a remedy for a graph that an earlier pass freed, and its fields. They are empty if only the
+    # general remedies fit.
     record, failure, values = context.record, context.failure, context.values
     is_before = failure.earlier is None
     if failure.is_one_forward or (is_before and not context.users):
@@ -441,7 +442,10 @@ def _requiring(context: FailureContext, leaves: Sequence[Entry], calls: Sequence
 
 
 def cut_note(record: Record) -> str | None:
-    """The note for a result that depends on no differentiated value, with the lines that cut it off."""
+    """The note for a result that depends on no differentiated value, with the lines that cut it off.
+
+    None if the recording does not show these lines, or if the result has a history.
+    """
     flow = Dataflow.of(record, has_run=False)
     # the result has a history, so the error has another cause, such as the shape of the result
     if any(flow.has_history(at) for at in record.outputs):
@@ -451,14 +455,17 @@ def cut_note(record: Record) -> str | None:
 
 
 def of_note(record: Record, functions: Sequence[Callable[..., Any]]) -> str | None:
-    """The note for a result that a function given as ``of=`` cuts off, or that depends on frozen values only."""
+    """The note for a result that a function given as ``of=`` cuts off, or that depends on frozen values only.
+
+    None if the recording shows neither.
+    """
     found = [one for one in (cut_in_function(record, function) for function in functions) if one is not None]
     parts = _said(found) or frozen_parts(record)
     return _note(say("unconnected"), parts) if parts else None
 
 
 def frozen_note(read: Sequence[tuple[Reason, Source]]) -> str | None:
-    """The note for a result that was computed only from Variables that are not differentiated."""
+    """The note for a result computed only from Variables that are not differentiated; None if none was read."""
     parts = [("read", f"{location(line)}\n{why}") for why, line in read[:MOST]]
     return _note(say("unconnected"), [*parts, ("next", say("frozen_variables"))]) if parts else None
 

@@ -71,7 +71,7 @@ def drawn_smoothly(text: str) -> tuple[str, str] | None:
 def joined(text: str, own: str, framework: str) -> str:
     """Return the expression that joins tensors into one, instead of an expression that copies their numbers.
 
-    ``own`` is the name of one of these tensors.
+    ``own`` is the name of one of these tensors. The result is empty if there is no such expression.
 
     >>> joined("torch.tensor([u[0], u[1]])", "u", "torch"), joined("torch.tensor(u)", "u", "torch")
     ('torch.stack([u[0], u[1]])', 'u.clone()')

@@ -20,7 +20,7 @@ from backprobe.record.training import APPLIED, CHECKPOINT, ModuleCall
 
 
 def of_call(flow: Dataflow, name: str, call: ModuleCall) -> Finding:
-    """Make the finding about a line that calls a module and cuts the gradient of the result."""
+    """Make the finding about a line that calls a module, by how the line uses the result."""
     if call.mode == CHECKPOINT:
         return said(flow, "checkpoint", name, call)
     if call.mode == APPLIED:

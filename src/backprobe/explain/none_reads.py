@@ -28,7 +28,7 @@ KEPT = ".grad"
 MADE = (str(WhyEmpty.COMPUTED), "made_of_leaf")
 """For these codes, the report shows the line that computes the value."""
 
-FEW = 3  # number of names that a remedy spells out
+FEW = 3  # the most names that a remedy spells out, and the most causes that a finding gives
 THERE = (WhyEmpty.COMPUTED, WhyEmpty.ITEM, WhyEmpty.CLEARED, WhyEmpty.RETAINED_LATE)
 """For these reasons, the report says that the gradient exists."""
 
@@ -114,8 +114,8 @@ def _read(flow: Dataflow, one: NoneRead) -> _Read:
 
 
 def _leaf_before(record: Record, at: int) -> Entry | None:
-    # Return the leaf that had this entry's name before. Return None for an entry that no line computes, such as a loop
-    # variable.
+    # Return the last leaf that had this entry's name before. Return None if there is none, or if no line computes the
+    # entry, as for a loop variable.
     entry = record.entries[at]
     if not expression_of(entry.source):
         return None
@@ -177,7 +177,8 @@ def _each_name_once(group: Sequence[_Read]) -> list[_Read]:
 
 
 def _values(each: Sequence[_Read]) -> list[str]:
-    # The names of the tensors as in the recording; for a single tensor, the path by which the program reads it.
+    # The names of the tensors as in the recording. A single tensor that the program reads by a path, such as
+    # ``self.w``, is named by this path.
     owner = each[0].one.text.removesuffix(KEPT)
     is_path = len(each) == 1 and each[0].one.why is not WhyEmpty.ITEM and not owner.isidentifier() and owner
     return [repr(owner)] if is_path else [read.value for read in each]

@@ -194,7 +194,7 @@ def _may_have_one(entry: Entry, is_any: bool) -> bool:
 
 def _severed(flow: Dataflow, lost: set[int]) -> tuple[list[Finding], set[int], list[str], list[Mention]]:
     # Return findings on the lines that gradients cannot pass, and the values lost because of them. Two kinds of lines
-    # are no faults and are returned separately: updates, and cuts whose leaves all get gradients along other paths.
+    # are no faults and are returned separately: updates, and cuts that are probably intended.
     findings, explained, updates, spared = [], set(), [], []
     is_replaced, meant, settled = _replaced(flow), set[int](), trained_leaves(flow)
     for group in _by_line(flow, _without_outer(flow, flow.severing(flow.leading))):

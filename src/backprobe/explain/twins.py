@@ -32,7 +32,7 @@ def of_twins(flow: Dataflow, twins: Sequence[tuple[str, str]], one: Untrained) -
 
 def _bound_after(step: Source, optimizer: str, model: str) -> tuple[Source | None, Source | None]:
     # Return the line that creates the optimizer, and the last later line in the same block that binds the model, or an
-    # object that contains it.
+    # object that contains it. Both are None if there are no such lines.
     text = "".join(linecache.getlines(step.file))
     try:
         tree = ast.parse(text)

@@ -36,14 +36,15 @@ OF_PARAMETERS = (FLAT, TIMES_ZERO, CANCELS)
 
 
 def all_zero_in(record: Record, arrays: Arrays) -> list[str]:
-    """The names of all differentiated values if all of their gradients are exactly 0; else nothing."""
+    """The names of all inputs with a gradient if all of these gradients are exactly 0; else nothing."""
     given = [one for at, one in enumerate(record.entries) if not one.inputs and at not in record.outputs]
     found = [one for one in given if one.status is GradStatus.OK and one.held_grad is not None]
     return [one.name for one in found] if all(is_zero(arrays, one.held_grad) for one in found) else []
 
 
 def with_useless(flow: Dataflow, report: Report, arrays: Arrays) -> Report:
-    """Adds the findings about useless gradients to a report, in front of those about missing ones.
+    """Add the findings about useless gradients to a report: those on the loss or the steps first, and the others before
+    findings on fewer parameters.
 
     If every gradient is 0, there is a single finding about this, with its causes below it.
     """

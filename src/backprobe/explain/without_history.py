@@ -25,7 +25,7 @@ DIFFERENTIATED = "values that are differentiated"
 
 
 def without_history(flow: Dataflow, at: int) -> list[Finding]:
-    """The cuts between differentiated values and an entry, or the finding that its inputs are all frozen."""
+    """The findings on why an entry has no history: the cuts before it, or else what its status and inputs show."""
     entry, flow = flow.entries[at], Dataflow.of(flow.record, has_run=False)
     if is_none(entry):  # None is not computed from anything, so no line can cut it off
         return [by_status(flow, entry)]
@@ -135,7 +135,7 @@ def _drawn(found: Finding, leaves: Iterable[Entry]) -> Finding:
 
 
 def _inherited(flow: Dataflow, at: int) -> int:
-    # The first value that was cut off among the inputs of an entry without a history.
+    # The value with which the missing history began: inputs of the same status are followed back.
     while flow.entries[at].is_because("inherited"):
         status = flow.entries[at].status
         before = next((one for one in flow.sources(at) if one < at and flow.entries[one].status is status), at)

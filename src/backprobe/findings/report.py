@@ -20,9 +20,9 @@ from backprobe.markup import Printed, element, joined, numbered, shown
 
 T = TypeVar("T")
 FEW, WHOLE = 5, 2
-"""With at most this many causes, a printed report shows all in full; with more, only the first ones."""
+"""With at most ``FEW`` causes, a printed report shows all in full; with more, the first ``WHOLE``."""
 SCREEN = 48
-"""A report with many causes shows two of them in full if both fit into this number of lines, and one otherwise."""
+"""If a report with more causes than that would be longer than this number of lines, only one is shown in full."""
 LINE = 78
 """The width, in characters, of a cause that is shown in one line."""
 REST = "  {first} to {last} are cut short here: report.findings has them in full, and so has --json"
@@ -168,7 +168,8 @@ def in_lines(heading: str, findings: Sequence[Finding], notes: Sequence[str], wh
 def arranged(findings: Sequence[Finding]) -> list[tuple[Finding, list[Finding]]]:
     """Return the findings that follow from no other, each with the findings that follow from it.
 
-    Facts that the cause already states are removed from the findings below it.
+    Facts that begin with the headline of the cause are removed from the findings below it, and so is the remedy if both
+    have the same.
     """
     places = {one.headline: at for at, one in reversed([*enumerate(findings)]) if not one.cause}
     found: dict[int, list[Finding]] = {at: [] for at, one in enumerate(findings) if one.cause not in places}

@@ -133,7 +133,7 @@ def _inside(value: Any) -> Iterable[Any]:
 
 def leaves(value: Any) -> list[tuple[str, Any]]:
     """Every leaf of a container with its path, such as ``.0.hidden``; a value that is no container is a leaf with an
-    empty path.
+    empty path. Below ``DEEPEST`` levels, containers count as leaves.
 
     A container inside itself is not entered again. If there are very many containers, each is entered once: objects
     that refer to each other, like the nodes of a graph, are connected by too many paths to follow all.

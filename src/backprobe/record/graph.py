@@ -159,7 +159,7 @@ class Graph:
         return inverted(self.inputs)
 
     def sources(self, at: int) -> set[int]:
-        """The entries that an entry was computed from: by its edges, and by the names that its expression mentions."""
+        """The entries that an entry was computed from: by edges, and the earlier ones that its expression mentions."""
         return {*self.inputs[at], *(read.at for read in self.entries[at].reads if read.at < at)}
 
     def is_given(self, at: int) -> bool:

@@ -37,7 +37,7 @@ class Arithmetic(Protocol):
 def joined(records: Mapping[str, Record], default: str | None = None) -> Record:
     """One record of a run, from the records of its outputs: values, names and lines are the same in all of them.
 
-    Everything that differs is taken from the ``default`` output, if there is one.
+    If there is a ``default`` output, the fields that differ are taken from it; the notes are those of all outputs.
     """
     first = next(iter(records.values()))
     every = zip(*(record.entries for record in records.values()), strict=True)

@@ -129,7 +129,7 @@ def changed(before: Record, after: Record, backend: Backend) -> float | None:
 
 
 def wanted_of(record: Record, name: Any) -> list[str]:
-    """The names of the gradients that a remedy should bring: the requested one, or those of all inputs."""
+    """The names of the missing gradients that a remedy should bring: the requested one, or those of inputs, or all."""
     missing = [one for one in record.entries if one.status is GradStatus.NOT_CONNECTED]
     if name is not None:
         return [one.name for one in missing if name in (one.name, *one.aliases)]

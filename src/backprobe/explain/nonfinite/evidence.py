@@ -272,7 +272,10 @@ class Evidence:
         return found
 
     def computed_by(self, term: Term) -> str:
-        """The expression that computes an unnamed value; empty if the value has a name."""
+        """The expression that computes an unnamed value; empty if the value has a name.
+
+        For a term without an entry, this is the text of the term.
+        """
         if term.at is None:
             return term.text
         entry = self.entries[term.at]

@@ -1,7 +1,7 @@
 """Finds tested remedies: for each mechanism of NaN or Inf, what to write instead in the framework's spelling.
 
 The remedies come from ``remedy_table.py``. A remedy is proposed only if it gives finite results at the recorded
-numbers, if these are known, and leaves finite results unchanged.
+numbers, if these are known, and leaves finite results unchanged, unless its row of the table allows other results.
 """
 
 from __future__ import annotations
