@@ -60,10 +60,10 @@ class FailureContext:
     record: Record
     failure: Failure
     values: list[Entry]
-    savers: list[tuple[Entry, str]]
     writers: list[Entry]
     users: list[Entry]
     carried: list[Entry]
+    savers: list[tuple[Entry, str]]  # each with the operations for whose derivatives it was saved
     in_place: Collection[str]  # the paths of modules that are configured to write in place
 
     def say(self, code: str, **fields: object) -> str:
@@ -106,22 +106,12 @@ def note(failure: Failure, record: Record, captured: Sequence[int], in_place: Co
     message already says all that is known.
     """
 
-    def entries(positions: Iterable[int]) -> list[Entry]:
-        return [record.entries[captured[at]] for at in positions][:MOST]
-
     if failure.kind == "none_given":
         return _none_given(record)
-    savers = [(record.entries[captured[at]], operations) for at, operations in failure.savers][:MOST]
-    context = FailureContext(
-        record,
-        failure,
-        entries(failure.values),
-        savers,
-        entries(failure.writers),
-        entries(failure.users),
-        entries(failure.carried),
-        in_place,
-    )
+    roles = (failure.values, failure.writers, failure.users, failure.carried)
+    known = ([record.entries[captured[at]] for at in positions[:MOST]] for positions in roles)
+    savers = [(record.entries[captured[at]], operations) for at, operations in failure.savers[:MOST]]
+    context = FailureContext(record, failure, *known, savers, in_place)
     if failure.kind in ("leaf_written", "leaf_view_written", "view_written"):
         return _refused(context)
     if failure.kind == "no_history_in_backward":

@@ -200,7 +200,8 @@ def _severed(flow: Dataflow, lost: set[int]) -> tuple[list[Finding], set[int], l
     for group in _by_line(flow, _without_outer(flow, flow.severing(flow.leading))):
         behind = flow.cut_off_by(group) & lost
         is_silent = any(cut.is_silent for cut in group)
-        if not behind and (is_silent or _are_settled(group, settled)):
+        # cuts of values that need no gradient, such as a mask computed from data, are no faults
+        if not behind and (is_silent or settled.issuperset(cut.mention.source for cut in group)):
             continue
         explained |= behind
         if _is_update(flow, group, is_replaced(behind)):
@@ -221,11 +222,6 @@ def _severed(flow: Dataflow, lost: set[int]) -> tuple[list[Finding], set[int], l
 def _of_group(flow: Dataflow, group: Sequence[Cut], behind: set[int]) -> Finding:
     found = as_one([cut_finding(flow, cut) for cut in group])
     return _inside(found, [flow.entries[cut.target].name for cut in group], _names(flow, behind))
-
-
-def _are_settled(group: Sequence[Cut], settled: set[int]) -> bool:
-    # Do these cuts concern only values that need no gradient, such as a mask computed from data?
-    return settled.issuperset(cut.mention.source for cut in group)
 
 
 def _is_update(flow: Dataflow, group: Sequence[Cut], is_replaced: bool) -> bool:

@@ -26,7 +26,7 @@ from backprobe.findings.known import Known
 from backprobe.findings.phrasing import listed, location, plural, uncommented
 from backprobe.findings.report import Finding, Report
 from backprobe.record.brief import place
-from backprobe.record.entries import GradStatus, Record
+from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.reasons import Note
 from backprobe.record.source import Source, place_of
 
@@ -37,9 +37,13 @@ OF_PARAMETERS = (FLAT, TIMES_ZERO, CANCELS)
 
 def all_zero_in(record: Record, arrays: Arrays) -> list[str]:
     """The names of all inputs with a gradient if all of these gradients are exactly 0; else nothing."""
-    given = [one for at, one in enumerate(record.entries) if not one.inputs and at not in record.outputs]
-    found = [one for one in given if one.status is GradStatus.OK and one.held_grad is not None]
+    found = _inputs_with_gradients(record)
     return [one.name for one in found] if all(is_zero(arrays, one.held_grad) for one in found) else []
+
+
+def _inputs_with_gradients(record: Record) -> list[Entry]:
+    given = [one for at, one in enumerate(record.entries) if not one.inputs and at not in record.outputs]
+    return [one for one in given if one.status is GradStatus.OK and one.held_grad is not None]
 
 
 def with_useless(flow: Dataflow, report: Report, arrays: Arrays) -> Report:
@@ -115,8 +119,7 @@ def with_zeros_kept(report: Report, record: Record, arrays: Arrays) -> Report:
 
     In a training, the note is only added if nothing was found: a finding may explain these gradients.
     """
-    given = [one for at, one in enumerate(record.entries) if not one.inputs and at not in record.outputs]
-    there = [one for one in given if one.status is GradStatus.OK and one.held_grad is not None]
+    there = _inputs_with_gradients(record)
     zero = [one.name for one in there if is_zero(arrays, one.held_grad)]
     if not zero or len(zero) == len(there) or (record.training is not None and not report.ok):
         return report

@@ -19,7 +19,7 @@ PLACES = tuple(f".{at}" for at in range(64))
 
 def children(value: Any) -> list[tuple[str, Any]] | None:
     """The keys and values directly inside a container; None if the value is not a container."""
-    kind = type(value)  # ``isinstance`` would ask the object for its class, which may run the program's code
+    kind: Any = type(value)  # ``isinstance`` would ask the object for its class, which may run the program's code
     # Dicts are checked before dataclasses, because transformers' ModelOutput is both. As a dict it omits fields that
     # are None.
     if issubclass(kind, dict):

@@ -17,7 +17,7 @@ from backprobe.explain.nonfinite.computation import Computation
 from backprobe.explain.nonfinite.evidence import OF, Evidence
 from backprobe.explain.nonfinite.mechanism import Why
 from backprobe.explain.nonfinite.remedies import Remedies
-from backprobe.explain.nonfinite.sources import reads_gradients, writes_nonfinite, written_kinds
+from backprobe.explain.nonfinite.sources import reads_gradients, written_kinds
 from backprobe.explain.nonfinite.states import WORDS, Badness, of_numbers
 from backprobe.explain.nonfinite.terms import Term
 from backprobe.explain.nonfinite.text import MOST, Mechanism, WrittenInstead, born, say, scaled, see_inside
@@ -327,7 +327,7 @@ class ForwardPass:
         if self.known.direct[at] or entry.source is None:
             return not self.known.direct[at]
         is_made = entry.op or isinstance(parsed_expression(entry.source.expression), ast.Call)
-        return not is_made and not writes_nonfinite(entry.source)
+        return not is_made and not written_kinds(entry.source)
 
     # Methods for the cause of a nonfinite value.
 

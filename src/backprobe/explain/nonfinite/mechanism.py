@@ -353,7 +353,7 @@ def _of_product(one: Received, op: str, fields: Mapping[str, str]) -> Mechanism 
 def _factors(one: Received, op: str) -> Sequence[Array | None]:
     # The values by which a gradient may have been multiplied; for a product, the other factor.
     if op == "mul" and one.wrt is not None and len(one.operands) == 2:
-        return [_broadcast_at(numpy.asarray(one.operands[1 - one.wrt]), one.bad)]
+        return [None if one.bad is None else _at(numpy.asarray(one.operands[1 - one.wrt]), one.bad)]
     return [] if op in ("", "mul") else [_exactly_at(one.value, one.bad), _exactly_at(one.whole, one.bad)]
 
 
@@ -375,10 +375,6 @@ def _exactly_at(array: Array | None, bad: Array | None) -> Array | None:
     if array is None or bad is None or array.size == 1:
         return None if array is None or bad is None else array.reshape(-1)
     return array[bad] if array.shape == bad.shape else None
-
-
-def _broadcast_at(array: Array, bad: Array | None) -> Array | None:
-    return None if bad is None else _at(array, bad)
 
 
 def _by_zero(*read: Array | None) -> str:

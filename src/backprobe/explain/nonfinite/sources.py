@@ -216,11 +216,6 @@ def reads_gradients(source: Source) -> bool:
     return GRADIENTS.search(source.expression or source.text) is not None
 
 
-def writes_nonfinite(source: Source) -> bool:
-    """Does the line itself contain a NaN or Inf constant?"""
-    return bool(written_kinds(source))
-
-
 def written_kinds(of: Source | str) -> set[Badness]:
     """The kinds of constants, NaN or Inf, that a line or an expression contains.
 
