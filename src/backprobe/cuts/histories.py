@@ -12,14 +12,13 @@ from dataclasses import replace
 
 from backprobe.cuts.mentions import CHECKPOINT, Mention, mentions_of
 from backprobe.cuts.parsed import unread
-from backprobe.cuts.unrecorded import BARE, FIRM, hidden_cuts
+from backprobe.cuts.unrecorded import BARE, CUT_OFF, FIRM, hidden_cuts
 from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.graph import reached
 from backprobe.record.reasons import Reason
 from backprobe.record.source import Source, expression_of
 
 HISTORY = (GradStatus.OK, GradStatus.NOT_CONNECTED, GradStatus.BACKWARD_NOT_RUN)
-CUT_OFF = (GradStatus.DETACHED, GradStatus.NO_GRAD)
 FROM_UNRECORDED = ("cut_unrecorded", "from_cut_unrecorded")
 
 

@@ -38,9 +38,7 @@ class Bridged:
         """
         lost = self.flow.before([cut.mention.source for cut in own]) & lost
         if arrived := self.arrived(own, lost):
-            if still := self._still(own):
-                return [still]
-            return [self.said(arrived)]
+            return [self._still(own) or self.said(arrived)]
         after = {each for cut in own for each in self.flow.after(cut.target)}
         behind = [cut for cut in cuts if cut.mention.source in after and cut not in own]
         lines = [line for cut in behind if (line := line_of_cut(self.flow, cut)) is not None]

@@ -71,15 +71,11 @@ def _module_calls(text: str, entries: Sequence[Entry], inputs: Iterable[int]) ->
             returned.setdefault(re.findall(r"\w+", strip(entries[one].name))[-1], []).append(one)
     if not returned or "(" not in text:
         return []
-    try:
-        tree = ast.parse(text.strip(), mode="eval")
-    except (SyntaxError, ValueError):
-        return []
     calls: dict[str, list[str]] = {}
-    for node in ast.walk(tree):
-        words = re.findall(r"\w+", ast.unparse(node.func)) if isinstance(node, ast.Call) else []
+    for function, call in _calls_in(text):
+        words = re.findall(r"\w+", function)
         if words and words[-1] in returned:
-            calls.setdefault(words[-1], []).append(ast.get_source_segment(text.strip(), node) or "")
+            calls.setdefault(words[-1], []).append(call)
     return [
         (found[0], returned[name][0])
         for name, found in calls.items()
@@ -89,18 +85,20 @@ def _module_calls(text: str, entries: Sequence[Entry], inputs: Iterable[int]) ->
 
 def _without_calls(text: str, functions: Set[str]) -> str:
     # An expression without its calls of these functions, and the arguments of these calls.
-    try:
-        tree = ast.parse(text.strip(), mode="eval")
-    except (SyntaxError, ValueError):
-        return text
-    calls = [
-        ast.get_source_segment(text.strip(), node)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in functions
-    ]
+    calls = [call for function, call in _calls_in(text) if function.rpartition(".")[2] in functions]
     for call in sorted(filter(None, calls), key=len, reverse=True):
         text = text.replace(call, " ")
     return text
+
+
+def _calls_in(text: str) -> list[tuple[str, str]]:
+    # The functions that an expression calls, each with the text of the call; none if the text is no expression.
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError):
+        return []
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return [(ast.unparse(node.func), ast.get_source_segment(text.strip(), node) or "") for node in calls]
 
 
 def _is_of_loop(entry: Entry) -> bool:
