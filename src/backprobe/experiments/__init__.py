@@ -1,7 +1,7 @@
 """Experiments on missing gradients: the program runs again with changed values and bridged cuts.
 
-They only add to what is known: if an experiment is impossible or shows nothing, nothing is reported. docs/explain.md
-explains the results.
+They only add to what is known: if an experiment is impossible or shows nothing, nothing is reported, and if it fails
+with an error, a note says so. docs/explain.md explains the results.
 """
 
 from __future__ import annotations

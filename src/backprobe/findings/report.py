@@ -30,7 +30,7 @@ REST = "  {first} to {last} are cut short here: report.findings has them in full
 
 @dataclass(frozen=True, repr=False)
 class Report(Printed):
-    """The result of a verb: its findings, the causes first, and notes on what could not be judged and why.
+    """The result of a verb: its findings, the causes first, and notes, such as on what could not be judged and why.
 
     ``heading`` is the result in a sentence. ``ok`` is True if nothing was found, and ``complete`` is True if everything
     that the verb judges was judged. A report is a collection of its findings: its length is their number, and it is

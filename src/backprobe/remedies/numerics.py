@@ -137,8 +137,9 @@ def _outcome(finding: Finding, edit: Edit, trials: EditTrials, before: Mapping[s
 
 
 def compared(before: Mapping[str, Any], after: Mapping[str, Any]) -> Cure | str:
-    """Compare outputs and gradients with an unchanged run. FAILED if a finite number became NaN or Inf, or if a shape
-    changed.
+    """Compare outputs and gradients with an unchanged run.
+
+    FAILED if a finite number became NaN or Inf, if a shape changed, or if the runs have no name in common.
     """
     shared, is_equal, was_finite = [name for name in before if name in after], True, False
     for was, now in ((before[name], after[name]) for name in shared):

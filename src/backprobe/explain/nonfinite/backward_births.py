@@ -1,4 +1,7 @@
-"""Finds where NaN and Inf arise in backward: lines that received a finite gradient and passed on NaN or Inf."""
+"""Finds where NaN and Inf arise in backward: lines that received a gradient and passed on a worse one.
+
+NaN or Inf is worse than a finite gradient, and NaN is worse than Inf.
+"""
 
 from __future__ import annotations
 

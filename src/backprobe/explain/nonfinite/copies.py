@@ -1,4 +1,4 @@
-"""Finds values that were copied without a recorded line, such as batches from a table, by comparing bits."""
+"""Finds values that were copied without a recorded operation, such as batches from a table, by comparing bits."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def with_copied(
 ) -> Sequence[tuple[int, ...]]:
     """Return the sources of each entry, with added sources for bad entries that have no bad source.
 
-    The added sources are earlier bad entries from which rows were copied. Only entries without a line and without an
-    incoming edge are compared, because two lines may compute the same numbers independently.
+    The added sources are earlier bad entries from which rows were copied. An entry with an expression, an operation or
+    an incoming edge is not compared, because two lines may compute the same numbers independently.
     """
     found = list(direct)
     for at in sorted(bad):

@@ -171,8 +171,8 @@ class _Condition:
 
 
 def _conditions(known: Evidence, selections: Sequence[SelectedBranch], at: int) -> Sequence[_Condition]:
-    # Return the conditions of these selections, as far as their text is valid in the line of an entry. If every
-    # condition leaves some bad element in, return one condition that combines all of them.
+    # Return the conditions of these selections that exclude every bad element, as far as their text is valid in the
+    # line of an entry. If there are none, return one condition that combines the others, if their shapes agree.
     found = [one for each in selections for one in _condition(known, each, at)]
     whole = [one for one in found if one.is_all]
     if whole or len(found) < 2 or len({one.leaves_out.shape for one in found}) > 1:

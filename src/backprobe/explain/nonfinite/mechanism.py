@@ -294,7 +294,7 @@ class Received:
 
 
 def poles(one: Received) -> Array | None:
-    """The numbers at which the derivative of an operation is not finite, or None if there are none."""
+    """The numbers at which the derivative of an operation is not finite, or None if none are known."""
     found = _at_poles(one)
     return found if found is not None and found.size else None
 

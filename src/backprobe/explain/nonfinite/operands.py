@@ -299,7 +299,7 @@ def of_gradient(
 
 
 def backward(wrt: str, owner: str, grad: Array, value: Array, came: Array, made: Array) -> list[str]:
-    """Return facts on the first bad element of a gradient: the value there, and the incoming gradient."""
+    """Return facts on the first bad element of a gradient: value, result and incoming gradient there, if known."""
     index = None if grad is None else first_bad(grad, [] if came is None else [came])
     if index is None:
         return []

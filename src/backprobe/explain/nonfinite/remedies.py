@@ -276,7 +276,8 @@ class _Spelling(ast.NodeTransformer):
 
 
 def _is_rounding(row: Remedy, found: FormulaMatch, computed: Computation) -> bool:
-    # Are negative numbers as small as rounding errors of 0? Only then may a remedy clamp them away.
+    # Of a row for negative numbers: are they as small as rounding errors of 0? Only then may a remedy clamp them away.
+    # The answer is yes for all other rows.
     if row.codes is not NEGATIVE:
         return True
     value = computed.value(found.letters["a"])

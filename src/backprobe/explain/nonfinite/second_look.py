@@ -34,7 +34,7 @@ def lacking(report: Report) -> list[Finding]:
 
 
 def lacking_in_backward(report: Report) -> list[Finding]:
-    """The birth in backward for which no mechanism was found, if it is the only birth of the report."""
+    """The birth in backward for which no clear mechanism was found, if it is the only birth of the report."""
     return [one for one in _only_in_backward(report) if one.fields.get("why", "") in UNCLEAR]
 
 
@@ -52,10 +52,10 @@ def _only_in_backward(report: Report) -> list[Finding]:
 
 
 def with_heard(report: Report, heard: Sequence[HeardBirth]) -> Report:
-    """Return the report in which each birth shows the first observed operation on its line that made NaN or Inf.
+    """Return the report in which births without a mechanism show the first observed operation on their line that did it.
 
-    The operation must have made the same kind, NaN or Inf. In backward, the first observed operation counts as the
-    birth if the report has no other birth.
+    The operation must have made the same kind, NaN or Inf. For a birth in backward, it is the first observed operation
+    of backward, and the report must have no other birth.
     """
     wanted = {id(one): fact for one in lacking(report) for fact in _facts(one, heard)[:1]}
     certain = {id(one): why for one in lacking(report) if (why := _made_by_line(one, heard)) is not None}
