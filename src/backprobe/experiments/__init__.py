@@ -25,7 +25,7 @@ from backprobe.record.quoted_errors import first_line
 from backprobe.record.source import place_of
 
 MOST_LINES = 4
-"""The number of findings, from the top of a report, for which experiments are made."""
+"""The most findings, from the top of a report, for which cuts are bridged."""
 
 NOT_TRIED = "what was found was not tried: the experiment ended with {why}"
 

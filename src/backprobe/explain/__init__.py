@@ -57,8 +57,8 @@ def explain(
     why the other outputs do not reach it.
 
     Given a recording made with ``nonfinite=True``, and no name, the report says where NaN and Inf began. First come the
-    places where they were *born* (the inputs, or the incoming gradient, were finite, but the result is not) and those
-    where they *came in*. Then come the places where they were *healed*, as by a ``where``, and the values that they
+    places where they were *born* (an operation made NaN or Inf from finite numbers, or NaN from Inf) and those where
+    they *came in*. Then come the places where they were *healed*, as by a ``where``, and the values that they
     *propagated* to.
 
     >>> def g(x):

@@ -52,10 +52,10 @@ def _only_in_backward(report: Report) -> list[Finding]:
 
 
 def with_heard(report: Report, heard: Sequence[HeardBirth]) -> Report:
-    """Return the report in which births without a mechanism show the first observed operation on their line that did it.
+    """Return the report with the first observed operation that made NaN or Inf at each birth without a mechanism.
 
-    The operation must have made the same kind, NaN or Inf. For a birth in backward, it is the first observed operation
-    of backward, and the report must have no other birth.
+    The operation must have run on the line of the birth and made the same kind, NaN or Inf. For a birth in backward, it
+    is the first observed operation of backward, and the report must have no other birth.
     """
     wanted = {id(one): fact for one in lacking(report) for fact in _facts(one, heard)[:1]}
     certain = {id(one): why for one in lacking(report) if (why := _made_by_line(one, heard)) is not None}
