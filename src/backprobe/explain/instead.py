@@ -45,8 +45,8 @@ def value_at(text: str, framework: str) -> str:
 
 
 def _over_first_axis(function: str, args: Sequence[ast.expr], words: Sequence[ast.keyword]) -> str:
-    # Return a call of ``max`` or ``sort``. If the program gives no axis, ``max`` gets the first one, because argmax works
-    # along the first axis by default, but max over all axes.
+    # Return a call of ``max`` or ``sort``. If the program gives no axis, ``max`` gets the first one, because argmax
+    # works along the first axis by default, but max over all axes.
     kept = [word for word in words if word.arg in ("axis", "direction")]
     of_first = [ast.keyword("axis", ast.Constant(0))] * (not function.endswith("sort") and len(args) == 1 and not kept)
     given = ", ".join(ast.unparse(one) for one in (*args[:2], *kept, *of_first))

@@ -81,7 +81,7 @@ def forward(
     result = computed.result if term is computed.term else computed.value(term)
     if result is None or isinstance(result, tuple | slice | str):
         return []
-    operands = _of_part(computed, part, sources)
+    operands = _of_part(computed, term, sources)
     index = first_bad(result, [numbers for _, numbers in operands])
     if index is None or not operands:
         return []
@@ -96,13 +96,11 @@ def forward(
     return found + [one for text, numbers in operands[:MOST] for one in condition(shorten(text), numbers, result)]
 
 
-def _of_part(
-    computed: Computation, part: Term | None, sources: Sequence[tuple[str, Array]]
-) -> Sequence[tuple[str, Array]]:
+def _of_part(computed: Computation, term: Term, sources: Sequence[tuple[str, Array]]) -> Sequence[tuple[str, Array]]:
     # The operands of a part of a line, or of the whole line; or the sources, if the parts are unknown.
-    is_wrong, is_whole = computed.is_contradicted, part is None or part is computed.term
-    operands = [] if is_wrong else list(_operands(computed, computed.term if part is None else part))
-    if operands or not (is_whole or is_wrong):
+    is_wrong = computed.is_contradicted
+    operands = [] if is_wrong else list(_operands(computed, term))
+    if operands or not (is_wrong or term is computed.term):
         return operands
     return [one for one in sources if numpy.asarray(one[1]).dtype.kind in "fciu"]
 
