@@ -109,9 +109,9 @@ def note(failure: Failure, record: Record, captured: Sequence[int], in_place: Co
     if failure.kind == "none_given":
         return _none_given(record)
     roles = (failure.values, failure.writers, failure.users, failure.carried)
-    known = ([record.entries[captured[at]] for at in positions[:MOST]] for positions in roles)
+    values, writers, users, carried = ([record.entries[captured[at]] for at in positions[:MOST]] for positions in roles)
     savers = [(record.entries[captured[at]], operations) for at, operations in failure.savers[:MOST]]
-    context = FailureContext(record, failure, *known, savers, in_place)
+    context = FailureContext(record, failure, values, writers, users, carried, savers, in_place)
     if failure.kind in ("leaf_written", "leaf_view_written", "view_written"):
         return _refused(context)
     if failure.kind == "no_history_in_backward":

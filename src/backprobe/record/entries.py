@@ -31,7 +31,8 @@ class GradStatus(StrEnum):
     meaning: str
     """One sentence that explains the status."""
 
-    def __new__(cls, value: str, meaning: str) -> GradStatus:
+    # the default is for type checkers, which take GradStatus("ok") for a call of this method
+    def __new__(cls, value: str, meaning: str = "") -> GradStatus:
         status = str.__new__(cls, value)
         status._value_, status.meaning = value, meaning
         return status

@@ -10,7 +10,8 @@ class GapCode(Enum):
 
     meaning: str
 
-    def __new__(cls, value: str, meaning: str) -> GapCode:
+    # the default is for type checkers, which take GapCode("open") for a call of this method
+    def __new__(cls, value: str, meaning: str = "") -> GapCode:
         code = object.__new__(cls)
         code._value_, code.meaning = value, meaning
         return code
