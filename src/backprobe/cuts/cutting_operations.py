@@ -410,7 +410,7 @@ def _is_like_argument(function: ast.expr, child: ast.AST, given: Sequence[ast.ex
 
 
 def flat_operation(node: ast.AST | None) -> str:
-    """The name of a step function if the expression applies one; ``//`` counts as floordiv."""
+    """The name of the step function that an expression applies; ``//`` counts as floordiv. Empty for all others."""
     match node:
         case ast.BinOp(op=ast.FloorDiv()):
             return "floordiv"

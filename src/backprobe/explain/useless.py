@@ -1,4 +1,4 @@
-"""Gradients that exist but are useless: turns notes from the iterations of a training into findings."""
+"""Gradients that exist but are useless: turns the notes on them into findings."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def _when(note: Note) -> str:
 
 
 def _consequences(notes: Sequence[Note]) -> list[str]:
-    # Return words for the heading: all parameters have a gradient, but some gradients are useless.
+    # Return words for the heading, which without them would say that all gradients are there.
     of_some = [note for note in notes if note.code in OF_PARAMETERS]
     others = {say(f"useless.{_variant(note)}", **note.fields): None for note in notes if note not in of_some}
     count = sum(int(note.fields["count"]) for note in of_some)

@@ -131,7 +131,7 @@ class BackwardPass:
         return [[one] for one in made] or [named or consumers]
 
     def _flow(self, consumer: int, at: int) -> Badness:
-        # The state of the gradient along an edge (finite, Inf or NaN), if it is known.
+        # The state of the gradient along an edge: finite, Inf or NaN. An unknown one counts as finite.
         flow = next((edge.contribution for edge in self.entries[consumer].inputs if edge.at == at), None)
         numbers = None if flow is None else self.known.arrays.numbers(flow)
         return Badness.FINITE if numbers is None else of_numbers(numbers)

@@ -1,4 +1,7 @@
-"""Finds where NaN and Inf arise in the forward pass: entries that contain them although their inputs do not."""
+"""Finds where NaN and Inf arise in the forward pass: entries whose values are worse than all of their inputs.
+
+NaN or Inf is worse than finite numbers, and NaN is worse than Inf.
+"""
 
 from __future__ import annotations
 

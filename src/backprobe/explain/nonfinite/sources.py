@@ -300,7 +300,10 @@ def _computes(node: ast.AST) -> bool:
 
 
 def operands(expression: str, parts: Parts) -> list[ast.expr]:
-    """The operands of the outermost operation of an expression; for a method, its object comes first."""
+    """The operands of the outermost operation of an expression, if it is an operator, an index or a call.
+
+    For a method, its object comes first.
+    """
     match parsed_expression(expression):
         case ast.BinOp(left=left, right=right):
             return [left, right]
