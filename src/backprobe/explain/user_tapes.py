@@ -103,19 +103,14 @@ def _cut(record: Record, one: NoneGiven, cut: CutOperation, names: str) -> Findi
     values = [asked.get(at, record.entries[at].name) for at in cut.values] or [one.name]
     value, plain = listed([*map(repr, values)]), values[0]
     flat = instead_of_flat(cut.operation.lower(), record.framework)
-    code = CUT_BY.get(cut.by) or (
-        "index"
-        if cut.operation.lower() in SIDES
-        else "comparison"
-        if cut.dtype == "bool"
-        else "no_derivative"
-        if cut.by is CutBy.NO_DERIVATIVE
-        else "sample.discrete"
-        if SAMPLING.search(cut.operation)
-        else "operation_dtype"
-        if cut.by is CutBy.CAST
-        else "operation_dtype.whole"
-    )
+    is_so = {
+        "index": cut.operation.lower() in SIDES,
+        "comparison": cut.dtype == "bool",
+        "no_derivative": cut.by is CutBy.NO_DERIVATIVE,
+        "sample.discrete": SAMPLING.search(cut.operation) is not None,
+        "operation_dtype": cut.by is CutBy.CAST,
+    }
+    code = CUT_BY.get(cut.by) or next((code for code, holds in is_so.items() if holds), "operation_dtype.whole")
     text = _text(cut)
     code = "parameter" if code == "assigned" and MAKING in text else code
     if code == "index" and not _is_argument(plain, cut.source.text):  # the operand has no name

@@ -120,11 +120,8 @@ def of_operation(op: str, given: Sequence[tuple[str, Array]], result: Array) -> 
     index = first_bad(result, [numbers for _, numbers in given])
     if index is None or not given:
         return ""
-    sign, fits = (
-        OPERATORS.get(known_as(op)),
-        all(_goes_into(numpy.shape(numbers), result.shape) for _, numbers in given),
-    )
-    if sign is not None and fits and len(given) == 2:
+    sign = OPERATORS.get(known_as(op)) if len(given) == 2 else None
+    if sign is not None and all(_goes_into(numpy.shape(numbers), result.shape) for _, numbers in given):
         said = f" {sign} ".join(shown(_at(numbers, index, result.shape)) for _, numbers in given)
     else:
         said = _listed(given, index, result, _is_elementwise(given, result))

@@ -190,10 +190,8 @@ def _attributes(
         flowing = [one for one in before if one in free]
         if flowing or len({entries[one].name.rpartition(":")[0] for one in before}) == 1:
             found[name] = (flowing or before)[-1]
-    dotted, unnamed = (
-        [name for name in names - found.keys() if "." in name],
-        [one for one in free if one not in found.values() and entries[one].source is None],
-    )
+    dotted = [name for name in names - found.keys() if "." in name]
+    unnamed = [one for one in free if one not in found.values() and entries[one].source is None]
     return {**found, dotted[0]: unnamed[0]} if len(dotted) == len(unnamed) == 1 else found
 
 
