@@ -41,6 +41,7 @@ from backprobe.backends.torch.private import (
     current_pass,
     nodes_made,
     queue_callback,
+    queue_last,
 )
 from backprobe.backends.torch.recheck import random_states
 from backprobe.backends.torch.scaling import Begun, Scaled, multiple
@@ -294,14 +295,7 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd):
         # arrives at a leaf: it may be averaged, or belong to another tensor. It is read after all callbacks.
         for leaf in self.leaves:
             leaf.begin()
-
-        def over(again: bool) -> None:
-            if again:  # run after the callbacks that other code has queued
-                queue_callback(partial(over, False))
-            else:
-                self._take_leaves()
-
-        queue_callback(partial(over, True))
+        queue_last(self._take_leaves)
 
     def _half_begins(self) -> None:
         # Called when one half of a backward begins, which some pipeline schedules split into two.

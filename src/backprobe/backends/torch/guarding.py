@@ -40,7 +40,7 @@ from backprobe.backends.torch.nonfinite import unfit
 from backprobe.backends.torch.own_calls import around_own_calls
 from backprobe.backends.torch.parameter_updates import held_now
 from backprobe.backends.torch.pipelines import schedules
-from backprobe.backends.torch.private import current_pass, queue_callback
+from backprobe.backends.torch.private import current_pass, queue_last
 from backprobe.backends.torch.structure import parts
 from backprobe.backends.torch.tensors import grad_of
 from backprobe.backends.user_lines import users_frames
@@ -194,7 +194,7 @@ class TorchGuarding(PassGuarding[EnginePass]):
         call = BackwardCall() if frame is None else BackwardCall.of(frame)
         is_backward = not call.is_grad or self.schedules.half == "inputs"
         if is_backward:
-            queue_callback(partial(self._ended, running, True))
+            queue_last(partial(self._ended, running))
         fresh = self._fresh() if self.listener.captures else ()
         return EnginePass(is_backward=is_backward, roots=call.roots, fresh=fresh)
 
@@ -203,12 +203,9 @@ class TorchGuarding(PassGuarding[EnginePass]):
         named = [(of.path, name, one) for of in self.guarded.values() for name, one in of.parameters]
         return {f"{path}.{name}" if path else name for path, name, one in named if grad_of(one) is None}
 
-    def _ended(self, running: int, again: bool) -> None:
+    def _ended(self, running: int) -> None:
         # End a pass. This runs after the callbacks that others have queued, because a callback may first average the
         # gradients of several processes.
-        if again:
-            queue_callback(partial(self._ended, running, False))
-            return
         ended = self.passes.pop(running, None)
         if ended is None:
             return
@@ -250,15 +247,12 @@ class TorchBlockGuards(BlockGuards):
     def after_backward(self, roots: Sequence[Tensor], over: Over) -> None:
         found = leaves(all_nodes([root.grad_fn for root in roots if root.grad_fn is not None]))
 
-        def ended(again: bool) -> None:
-            if again:  # run after the callbacks that others have queued
-                queue_callback(partial(ended, False))
-                return
+        def ended() -> None:
             gradients = {str(at): leaf.grad for at, leaf in enumerate(found) if leaf.grad is not None}
             began_at = {str(at): root.detach() for at, root in enumerate(roots)}
             part_ended(began_at, gradients, unfit, partial(is_handled, roots), over)
 
-        queue_callback(partial(ended, True))
+        queue_last(ended)
 
 
 class TorchGuards(Guards):

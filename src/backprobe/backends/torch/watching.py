@@ -42,6 +42,7 @@ from backprobe.backends.torch.private import (
     dispatch_modes,
     innermost_transform,
     queue_callback,
+    queue_last,
     tracing_state,
 )
 from backprobe.backends.torch.statistics import exponents_of, row_of, why_unread
@@ -448,7 +449,7 @@ class TorchWatching(ModelWatching):
                     self._add_compiled(self.compiled.values.take())
                     queue_callback(self._drop_repeated)
                 if self.options.clipping:
-                    queue_callback(partial(self._left, True))
+                    queue_last(self._left)
             return True
         if not half:  # the half for weights repeats what the half for inputs measured
             self.grad_passes.begin(running, frame)
@@ -462,14 +463,11 @@ class TorchWatching(ModelWatching):
     def _half_over(self) -> None:
         # Called when one half of a split backward has added to ``.grad``, after its pass.
         if self.options.clipping:
-            self._left(False)
+            self._left()
 
-    def _left(self, again: bool) -> None:
-        # Called at the end of a pass. Measure the gradients in ``.grad``, after the callbacks that other code has
-        # queued.
-        if again:
-            queue_callback(partial(self._left, False))
-        elif self.listener.is_measured:
+    def _left(self) -> None:
+        # Called at the end of a pass, or of a half of one. Measure the gradients in ``.grad`` in a measured step.
+        if self.listener.is_measured:
             self.steps.measure_gradients(self.parameters, BACKWARD, replaces=True)
 
 
