@@ -21,7 +21,7 @@ from torch.nn import Module
 
 from backprobe.backends.pure_calls import contents, is_users
 from backprobe.backends.torch.applied import applied
-from backprobe.backends.torch.graph import all_nodes, is_torchs, operation
+from backprobe.backends.torch.graph import all_nodes, givers_of, is_torchs, operation
 from backprobe.backends.torch.private import FUNCTIONS_MADE
 from backprobe.backends.torch.tensors import dense, is_there
 from backprobe.backends.user_lines import source_at, users_line
@@ -53,13 +53,8 @@ class Givers:
         """For each node, the nodes that pass gradients to it. The result is empty if no node's backward is written in
         Python.
         """
-        found: dict[Node, list[Node]] = {}
         nodes = all_nodes(self.roots)
-        for node in nodes if any(isinstance(node, BackwardCFunction) for node in nodes) else ():
-            for follower, _ in node.next_functions:
-                if follower is not None:
-                    found.setdefault(follower, []).append(node)
-        return found
+        return givers_of(nodes) if any(isinstance(node, BackwardCFunction) for node in nodes) else {}
 
     def unrecorded(self) -> list[Reason]:
         """Return notes on functions that the program's own backwards call. Their operations are not recorded, because

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from traceback import walk_tb
 from types import FrameType
 from typing import Any
 
@@ -26,7 +27,7 @@ from backprobe.backends.torch.graph import LEAF, by_edge, key
 from backprobe.backends.torch.loss_scalers import not_updated
 from backprobe.backends.torch.optimizer_steps import OptimizerStep
 from backprobe.backends.torch.saved_tensors import as_they_were, broken
-from backprobe.backends.user_lines import source_at
+from backprobe.backends.user_lines import users_line_of
 from backprobe.record.source import Source
 from backprobe.source.user_code import package
 
@@ -189,20 +190,12 @@ def _in_custom_backward(error: BaseException) -> bool:
 
 def _frames(error: BaseException) -> list[FrameType]:
     # Return the frames through which an error passed, innermost last.
-    frames, step = [], error.__traceback__
-    while step is not None:
-        frames.append(step.tb_frame)
-        step = step.tb_next
-    return frames
+    return [frame for frame, _ in walk_tb(error.__traceback__)]
 
 
 def _line(error: BaseException) -> tuple[Source, ...]:
-    # Return the innermost of the program's own lines through which an error passed.
-    found, step = None, error.__traceback__
-    while step is not None:
-        if package(step.tb_frame.f_code.co_filename) is None:
-            found = source_at(step.tb_frame.f_code.co_filename, step.tb_lineno)
-        step = step.tb_next
+    # Return the innermost of the program's own lines through which an error passed, if there is one.
+    found = users_line_of(error.__traceback__)
     return () if found is None else (found,)
 
 
@@ -384,13 +377,9 @@ def _unused(
 
 
 def _call(error: BaseException) -> FrameType | None:
-    # Return the frame of the call of ``backward`` or ``grad`` that raised.
-    found, step = None, error.__traceback__
-    while step is not None:
-        if step.tb_frame.f_code in CALLS:
-            found = step.tb_frame
-        step = step.tb_next
-    return found
+    # Return the frame of the innermost call of ``backward`` or ``grad`` through which an error passed; None if there is
+    # none.
+    return next((frame for frame in reversed(_frames(error)) if frame.f_code in CALLS), None)
 
 
 def _tensors(call: FrameType | None, *names: str) -> list[Tensor]:

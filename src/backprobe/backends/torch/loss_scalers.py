@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from traceback import walk_tb
 from typing import Any
 from weakref import ref
 
@@ -63,12 +64,10 @@ def not_updated(error: BaseException) -> str | None:
     The scaler's own state says so: it is in the frame that raised the error.
     """
     steps = {vars(kind)["step"].__code__ for kind in scalers("step")}
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    if trace is None or trace.tb_frame.f_code not in steps:
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+    if not frames or frames[-1].f_code not in steps:
         return None
-    state = trace.tb_frame.f_locals.get("optimizer_state")
+    state = frames[-1].f_locals.get("optimizer_state")
     stage = state.get("stage") if isinstance(state, dict) else None
     if getattr(stage, "name", "") != STEPPED:
         return None

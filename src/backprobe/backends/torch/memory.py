@@ -22,6 +22,8 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.overrides import TorchFunctionMode
 
 from backprobe.backends.memory import Alive, KeptObject, MeasuredMemory, MemoryHearing, StepBytes, StorageBytes
+from backprobe.backends.torch.graph import all_nodes
+from backprobe.backends.torch.optimizer_steps import parameters
 from backprobe.backends.torch.private import nodes_made
 from backprobe.backends.user_lines import source_at, users_line
 from backprobe.record.source import Source
@@ -152,7 +154,7 @@ class TorchMemory(MemoryHearing):
         # Look at the gradients when a step starts. If the program sets them to zero before each step, instead of to
         # None, their memory is never freed.
         for at, optimizer in self.optimizers.items():
-            every = [own.grad for group in optimizer.param_groups for own in group["params"] if own.grad is not None]
+            every = [own.grad for own in parameters(optimizer) if own.grad is not None]
             if all(gradient._version and not gradient.count_nonzero() for gradient in every):
                 size = sum(gradient.untyped_storage().nbytes() for gradient in every)
                 self.zeroed |= {at: (size, self.line)} if every else {}
@@ -184,8 +186,8 @@ class TorchMemory(MemoryHearing):
         if len(self.bounds) < 4:  # with fewer than three steps nothing grows
             return []
         tensors = [one for one in gc.get_objects() if issubclass(type(one), Tensor)]
-        found: list[tuple[Alive, set[Any]]] = []
-        carried: list[tuple[Alive, set[Any]]] = []
+        found: list[tuple[Alive, set[Node]]] = []
+        carried: list[tuple[Alive, set[Node]]] = []
         for tensor in tensors:
             node = tensor.grad_fn
             if node is None:
@@ -194,7 +196,7 @@ class TorchMemory(MemoryHearing):
             step = self._step_of(made)
             if step is None:
                 continue
-            steps, size, nodes = self._reached(tensor)
+            steps, size, nodes = self._reached(tensor, node)
             if steps:
                 one = Alive(tensor, frozenset(steps), size, step not in steps, self._line(made))
                 (carried if one.is_carried else found).append((one, nodes - {node}))
@@ -208,27 +210,21 @@ class TorchMemory(MemoryHearing):
         at = bisect.bisect_right(self.bounds, made) - 1
         return at if at >= 0 and made < 2**62 else None
 
-    def _reached(self, tensor: Tensor) -> tuple[set[int], int, set[Any]]:
-        # Return the earlier steps to which a tensor's graph leads, the bytes that it keeps of these steps, and its
-        # nodes.
+    def _reached(self, tensor: Tensor, made_by: Node) -> tuple[set[int], int, set[Node]]:
+        # Return the earlier steps to which a tensor's graph leads, the bytes that it keeps of these steps and of the
+        # tensor, and its nodes.
         last = len(self.bounds) - 2  # the last step before the end of the block
         steps: set[int] = set()
         places: dict[int, int] = {}
-        seen: set[Any] = set()
-        left: list[Any] = [tensor.grad_fn]
-        while left:
-            node = left.pop()
-            if node is None or node in seen:
-                continue
-            seen.add(node)
+        nodes = all_nodes([made_by])
+        for node in nodes:
             step = self._step_of(node._sequence_nr())
             if step is not None and step < last:
                 steps.add(step)
                 places |= _storages(node)
-            left += [below for below, _ in node.next_functions]
         if steps:
             places |= dict([_storage(tensor)])
-        return steps, sum(places.values()), seen
+        return steps, sum(places.values()), {*nodes}
 
     def _line(self, made: int) -> Source | None:
         # Return the line of a node: the line of tensors saved when it was created, or of the last tensors saved before.

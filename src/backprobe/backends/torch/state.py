@@ -26,6 +26,7 @@ from backprobe.backends.random_states import RandomState
 from backprobe.backends.replay import State
 from backprobe.backends.torch.capture import memory, version
 from backprobe.backends.torch.graph import all_nodes, leaves
+from backprobe.backends.torch.optimizer_steps import parameters
 from backprobe.backends.torch.private import is_wrapped, set_version
 from backprobe.backends.torch.tensors import copied, grad_of
 
@@ -157,7 +158,7 @@ def keep(one: Any, kept: Kept) -> None:
         if kept.is_new(one):
             for group in (*one.param_groups, one.param_groups):
                 _keep_contents(group, kept)
-            for leaf in _given_to(one):
+            for leaf in parameters(one):
                 keep_tensor(leaf, kept)
     elif isinstance(one, LRScheduler | torch.amp.GradScaler):
         keep_attributes(one, kept)
@@ -291,17 +292,13 @@ def keep_step(optimizer: Optimizer, kept: Kept) -> None:
     keep(optimizer, kept)
     if not kept.is_new(optimizer, "state"):
         return
-    for leaf in _given_to(optimizer):
+    for leaf in parameters(optimizer):
         if id(leaf) in kept.lasting:
             kept.lasting[id(leaf)].is_stepped = True
     _keep_contents(optimizer.state, kept)
     for own in list(optimizer.state.values()):
         if isinstance(own, dict):
             _keep_contents(own, kept)
-
-
-def _given_to(optimizer: Optimizer) -> list[Tensor]:
-    return [leaf for group in optimizer.param_groups for leaf in group["params"]]
 
 
 def _size(tensor: Tensor) -> int:

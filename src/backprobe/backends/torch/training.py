@@ -61,15 +61,9 @@ class Reached:
     @cached_property
     def sure(self) -> set[int]:
         """The ids of the leaves that some path reaches without passing through a custom backward."""
-        pending = [node for call in self.calls if not call.is_limited for node in call.nodes]
-        seen = set(pending)
-        while pending:
-            node = pending.pop()
-            if not isinstance(node, BackwardCFunction):
-                new = {follower for follower, _ in node.next_functions if follower is not None} - seen
-                seen |= new
-                pending += new
-        return {id(leaf) for leaf in graph.leaves(seen)}
+        roots = [node for call in self.calls if not call.is_limited for node in call.nodes]
+        nodes = graph.walked(roots, lambda node: not isinstance(node, BackwardCFunction))
+        return {id(leaf) for leaf in graph.leaves(nodes)}
 
     def surely(self, tensors: Iterable[Tensor]) -> bool:
         return any(id(one) in self.sure for one in tensors)
@@ -288,43 +282,27 @@ class Census:
         entries = {id(capture.tensor): at for at, capture in enumerate(captures) if capture.tensor.is_leaf}
         givers = Givers([node for call in reached.calls if not call.is_limited for node in call.nodes])
         for one in lacking:
-            at, own = carriers[id(one)], entries.get(id(one))
             name, owner, held = names.of(one), names.owner(one), names.held_by(one, self.stepped)
+            at, own = carriers[id(one)], entries.get(id(one))
+            found = Untrained(name, "", "", ModuleRan.UNKNOWN, held, carriers=at, own=own)
             if id(one) in late:
-                yield Untrained(name, "", "", ModuleRan.CUT_SHORT, held, own=own)
+                yield replace(found, ran=ModuleRan.CUT_SHORT, carriers=())
                 continue
             if owner is None:
-                yield Untrained(name, "", "", ModuleRan.UNKNOWN, held, self._steps_of(one), carriers=at, own=own)
-                continue
-            silent = _silent(one, givers)
-            if silent:
-                yield Untrained(
-                    name, names.path(owner), type(owner).__name__, ModuleRan.RETURNED_NONE, held, silent, at, own
-                )
+                yield replace(found, calls=self._steps_of(one))
                 continue
             ran, module = self._ran(owner, names, reached, compiled)
-            others = self._in_its_place(one, owner, name, ran)
-            if others is not None:
-                instead, places = _positions(others, captures), tuple(self._calls(owner))
-                yield Untrained(
-                    name,
-                    names.path(owner),
-                    type(owner).__name__,
-                    ModuleRan.REPLACED,
-                    held,
-                    places,
-                    at,
-                    own,
-                    instead=instead,
-                )
-                continue
-            calls = [*self._calls(module)] if ran is ModuleRan.CALLED else []
-            code = forward_code(owner)
-            is_off = bool(calls) and all(one.mode for one in calls)  # every call ran with gradients disabled
-            if module is owner and package(code.co_filename) is None and not is_off:
-                calls, ran = [*mentioned_by(owner, name.rpartition(".")[2])], ModuleRan.OWN
-            path = names.path(module)
-            yield Untrained(name, path, type(module).__name__, ran, held, tuple(calls), at, own)
+            if silent := _silent(one, givers):
+                ran, module, calls = ModuleRan.RETURNED_NONE, owner, silent
+            elif (others := self._in_its_place(one, owner, name, ran)) is not None:
+                ran, module, calls = ModuleRan.REPLACED, owner, tuple(self._calls(owner))
+                found = replace(found, instead=_positions(others, captures))
+            else:
+                calls = tuple(self._calls(module)) if ran is ModuleRan.CALLED else ()
+                is_off = bool(calls) and all(one.mode for one in calls)  # every call ran with gradients disabled
+                if module is owner and package(forward_code(owner).co_filename) is None and not is_off:
+                    calls, ran = tuple(mentioned_by(owner, name.rpartition(".")[2])), ModuleRan.OWN
+            yield replace(found, module=names.path(module), kind=type(module).__name__, ran=ran, calls=calls)
 
     def _in_its_place(self, one: Tensor, owner: Module, name: str, ran: ModuleRan) -> list[Tensor] | None:
         # Return the tensors with which the module ran instead of this parameter, or tensors that contain the

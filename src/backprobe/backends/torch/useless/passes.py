@@ -99,8 +99,9 @@ class ObservedPass(Ways[Key, Node]):
             self.handles.append(node.register_prehook(self._guarded(partial(_take, arrived, leaf))))
         wanted = {*map(id, self.leaves.values() if leaves is None else leaves)}
         places = {node: (at, node.name()) for at, node in enumerate(self.nodes)}
-        for node in self._leading({node for node, leaf in self.leaves.items() if id(leaf) in wanted}):
-            if node.name() != LEAF:
+        led = graph.leading_to({node for node, leaf in self.leaves.items() if id(leaf) in wanted}, self.nodes)
+        for node in self.nodes:
+            if node in led and node.name() != LEAF:
                 self.seen[node] = SeenByBackward()
                 is_tried = places[node] in self.tried and not graph.is_custom(node)
                 given, gave = partial(self._given, node, is_tried), partial(self._gave, node)
@@ -124,19 +125,6 @@ class ObservedPass(Ways[Key, Node]):
         names.
         """
         return {(at, node.name()) for at, node in enumerate(self.nodes) if node in self.seen and self.seen[node].faint}
-
-    def _leading(self, ends: set[Node]) -> list[Node]:
-        users: dict[Node, list[Node]] = defaultdict(list)
-        for node in self.nodes if ends else ():
-            for follower, _ in node.next_functions:
-                if follower is not None:
-                    users[follower].append(node)
-        pending, found = [*ends], set(ends)
-        while pending:
-            new = [user for user in users[pending.pop()] if user not in found]
-            found.update(new)
-            pending += new
-        return [node for node in self.nodes if node in found]
 
     def _given(self, node: Node, is_tried: bool, gradients: Sequence[Tensor | None]) -> None:
         # Called when the node is about to run. Its saved tensors are read now, because they are freed after the node
