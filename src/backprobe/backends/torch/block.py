@@ -24,16 +24,14 @@ from backprobe.backends.facts import Backward, Options, Root
 from backprobe.backends.random_states import put_back
 from backprobe.backends.torch import graph
 from backprobe.backends.torch.backward_call import CALLS, BackwardCall
-from backprobe.backends.torch.backward_passes import MOST_OUTPUTS, Passing, SharedLeaf
+from backprobe.backends.torch.backward_passes import MOST_OUTPUTS, Passing
 from backprobe.backends.torch.block_captures import BlockCaptures
 from backprobe.backends.torch.block_outcomes import AROUND, with_history
-from backprobe.backends.torch.block_partials import BlockPartials
-from backprobe.backends.torch.capture import Capture, ListenedLeaf, ViewWrite, gradient_edge, with_edges
+from backprobe.backends.torch.capture import Capture, ViewWrite, gradient_edge, with_edges
 from backprobe.backends.torch.checkpoints import computing_again, in_vain, to_compute_again
-from backprobe.backends.torch.gradient_hooks import EdgeHooks, put_hook
-from backprobe.backends.torch.graph import Key, key
+from backprobe.backends.torch.gradient_hooks import put_hook
+from backprobe.backends.torch.graph import key
 from backprobe.backends.torch.none_reads import NoneReads
-from backprobe.backends.torch.nonfinite_operations import Births
 from backprobe.backends.torch.parameter_updates import Updates
 from backprobe.backends.torch.partials import silent
 from backprobe.backends.torch.pipelines import NONE, schedules
@@ -44,7 +42,7 @@ from backprobe.backends.torch.private import (
     queue_last,
 )
 from backprobe.backends.torch.recheck import random_states
-from backprobe.backends.torch.scaling import Begun, Scaled, multiple
+from backprobe.backends.torch.scaling import multiple
 from backprobe.backends.torch.tape import NOTHING_PASSED, UPDATED
 from backprobe.backends.torch.trained_names import TrainedNames
 from backprobe.backends.torch.training import Census
@@ -71,7 +69,6 @@ def _traces(code: CodeType, file: str) -> bool:
 class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd):
     """PyTorch's ``BlockTape``."""
 
-    kept_gradients: NoneReads
     refused = ()
     useless: TorchUselessGradients | None = None
 
@@ -80,25 +77,13 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd):
         self.schedules = schedules(begins=self._half_begins, added=self._half_over)
         self.passed = self.passing = Passing(options.create_graph, self.schedules)
         self.take, self.take_early = self.passing.take, self.passing.take_early
-        self.take_of_leaf, self.edge_hooks = self.passing.take_of_leaf, EdgeHooks()
-        self.numbers: dict[Key, int] = {}  # the numbers of the edges and nodes that have hooks
+        self.take_of_leaf = self.passing.take_of_leaf
         self.waiting: dict[Capture, Tensor] = {}  # floating-point captures that have no history yet
-        self.count = 0  # how many numbers were given to edges, nodes and leaves
         self.at_end: Backward | None = None  # the result of the pass that backprobe ran at the end of the block
-        self.listened: dict[int, ListenedLeaf] = {}  # the leaves with hooks, by id
         self.noticed: dict[Node, None] = {}  # the nodes at which passes have started
-        self.prehooked: set[int] = set()  # the numbers of edges whose nodes have a prehook
-        self.leaf_hooks: dict[int, Tensor] = {}  # the leaves with hooks, by the key of the hook
-        self.leaf_versions: list[int] = []  # the versions of these leaves when they were last examined
-        self.is_shared = False  # do several processes train together?
-        self.leaves: list[SharedLeaf] = []  # the leaves, if several processes train together
-        self.multiples: list[Begun] = []  # the roots of backward() that are a multiple of another value
-        self.scaled, self.listening = Scaled(), ExitStack()
-        self.births = Births(self.quiet) if options.nonfinite else None
+        self.listening = ExitStack()
         self.kept_gradients = NoneReads(self.passing)
         self.census = Census(self.passing, self.kept_gradients)
-        self.partials = BlockPartials(full=options.partials == "full") if options.partials else None
-        self.is_particular = bool(self.copies or options.nonfinite or options.partials)  # are further results needed?
 
     # Methods that are called while the block runs.
 
