@@ -92,8 +92,7 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd):
         self.passing.began, self.passing.quiet = partial(self._begun, began), self.quiet
         self.is_shared = torch.distributed.is_available() and torch.distributed.is_initialized()
         steps = self.steps.listen(self.expose, self.look_at_exposed, self._look_at_leaves_written)
-        for handle in (*steps, *self.census.listen()):
-            self.hooks += (handle.hooks_dict_ref(), handle.id)
+        self.keep_hooks([*steps, *self.census.listen()])
         self.scaled.listen()
         if self.schedules is not NONE:
             self.listening.enter_context(self.schedules.listening())
@@ -171,9 +170,7 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd):
             self.noticed.update(dict.fromkeys(new))
             handles: list[Any] = [node.register_prehook(self.passing.notice) for node in new]
             alone: list[Any] = [root for root in call.roots if root.grad_fn is None and root.requires_grad]
-            handles += [root.register_hook(self.passing.notice) for root in alone]
-            for handle in handles:
-                self.hooks += (handle.hooks_dict_ref(), handle.id)
+            self.keep_hooks([*handles, *(root.register_hook(self.passing.notice) for root in alone)])
         elif frame.f_code.co_name in ("forward", "setup_context"):
             self.census.runs.entered(frame)
 
@@ -384,7 +381,7 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd):
 
     def release(self) -> None:
         if self.births is not None:
-            self.keep_hooks(self.births)
+            self.keep_hooks(self.births.handles)
         self.edge_hooks.release()
         super().release()
         self.scaled.stop()

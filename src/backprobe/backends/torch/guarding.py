@@ -22,6 +22,7 @@ from torch.nn import Module
 from torch.nn.modules import module as module_file
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
+from backprobe.backends.captures import under
 from backprobe.backends.guarding import GuardedPass, PassGuarding, part_ended
 from backprobe.backends.guards import BlockGuards, GuardListener, Guards, Over
 from backprobe.backends.torch.backward_call import BackwardCall, innermost_call
@@ -201,7 +202,7 @@ class TorchGuarding(PassGuarding[EnginePass]):
     def _fresh(self) -> set[str]:
         # Return the parameters that have no gradient yet.
         named = [(of.path, name, one) for of in self.guarded.values() for name, one in of.parameters]
-        return {f"{path}.{name}" if path else name for path, name, one in named if grad_of(one) is None}
+        return {under(path, name) for path, name, one in named if grad_of(one) is None}
 
     def _ended(self, running: int) -> None:
         # End a pass. This runs after the callbacks that others have queued, because a callback may first average the
@@ -220,7 +221,7 @@ class TorchGuarding(PassGuarding[EnginePass]):
             for name, parameter in of.parameters:
                 gradient = grad_of(parameter)
                 if gradient is not None:
-                    yield f"{of.path}.{name}" if of.path else name, gradient
+                    yield under(of.path, name), gradient
 
     def is_handled(self, ended: EnginePass) -> bool:
         return is_handled(ended.roots)

@@ -54,7 +54,7 @@ def _scale(
         noted(lambda: scaler.get_scale() > 1)
         for _, leaf in leaves(scaled):
             if isinstance(leaf, Tensor) and leaf.grad_fn is not None:
-                _noted(leaf.grad_fn)[SCALER] = ref(scaler)
+                leaf.grad_fn.metadata[SCALER] = ref(scaler)  # kept for as long as the node exists
     return scaled
 
 
@@ -77,12 +77,6 @@ def not_updated(error: BaseException) -> str | None:
     )
 
 
-def _noted(node: Any) -> dict[str, Any]:
-    # Return the data that is stored on a node for as long as the node exists.
-    kept: dict[str, Any] = node.metadata
-    return kept
-
-
 def is_handled(roots: Sequence[Tensor]) -> bool:
     """Did backward start at a loss with a scale above 1? Then its scaler handles an overflow by a lower scale. At a
     scale of 1 or less, scaling cannot be the cause of an overflow.
@@ -99,7 +93,7 @@ def scaler_of(roots: Sequence[Any]) -> GradScaler | None:
     for at in range(NEAR):
         if at >= len(nodes):
             break
-        found = _noted(nodes[at]).get(SCALER)
+        found = nodes[at].metadata.get(SCALER)
         scaler: GradScaler | None = None if found is None else found()
         if scaler is not None:
             return scaler

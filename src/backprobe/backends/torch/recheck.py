@@ -27,6 +27,7 @@ from backprobe.backends.torch.precision import Coarsest
 from backprobe.backends.torch.private import is_wrapped
 from backprobe.backends.torch.state import generators
 from backprobe.backends.torch.structure import parts
+from backprobe.backends.torch.tensors import is_floating, wide
 from backprobe.backends.torch.unaccounted_nodes import Coverage, now
 from backprobe.record.containers import leaves
 from backprobe.record.reasons import Reason
@@ -70,15 +71,14 @@ class TorchCall(RecordedCall):
         return tensor.detach() if is_odd else tensor.detach().clone()
 
     def cast(self, tensor: Tensor) -> Tensor:
-        is_cast = self.double and (tensor.is_floating_point() or tensor.is_complex())
-        return _doubled(tensor) if is_cast else tensor
+        return wide(tensor) if self.double and is_floating(tensor) else tensor
 
     def rounding(self, tensor: Tensor) -> float:
         return torch.finfo(tensor.dtype).eps
 
     def numbers(self, tensor: Tensor) -> Any:
         dense = tensor.to_dense() if tensor.layout is not torch.strided else tensor
-        return _doubled(dense.detach().cpu()).resolve_conj().resolve_neg().contiguous().numpy()
+        return wide(dense.detach().cpu()).resolve_conj().resolve_neg().contiguous().numpy()
 
     def attempt(self) -> tuple[list[Tensor], float]:
         with Coarsest() as within, self._made(self.values) as (outputs, _):
@@ -241,7 +241,7 @@ class TorchRecheck(Recheck):
         return isinstance(leaf, Tensor)
 
     def is_differentiated(self, leaf: Any) -> bool:
-        return isinstance(leaf, Tensor) and leaf.requires_grad and (leaf.is_floating_point() or leaf.is_complex())
+        return isinstance(leaf, Tensor) and leaf.requires_grad and is_floating(leaf)
 
     def unnoticed(self) -> AbstractContextManager[None]:
         return put_back(random_states(()))
@@ -271,10 +271,6 @@ class TorchRecheck(Recheck):
 
     def release(self) -> None:
         self.inside.clear()
-
-
-def _doubled(tensor: Tensor) -> Tensor:
-    return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
 
 
 def _derives(value: Any) -> bool:

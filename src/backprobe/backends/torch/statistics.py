@@ -84,8 +84,6 @@ ZERO: Row = (1.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0)
 def _numbers(tensor: Tensor) -> tuple[Tensor, int]:
     # Return the real numbers that a tensor stores in this process, and the number of zeros that it does not store.
     own = here(tensor)
-    if own.is_quantized:
-        own = own.dequantize()
     size = own.numel() if not own.is_nested else 0
     if own.layout is torch.sparse_coo:
         own = own.coalesce()

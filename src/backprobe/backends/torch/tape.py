@@ -7,7 +7,7 @@ write.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -298,14 +298,14 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
         births = Births(self.quiet) if self.options.nonfinite else None
         if births is not None:
             births.listen_to_one_pass(root.output)
-            self.keep_hooks(births)
+            self.keep_hooks(births.handles)
         options = replace(self.options, retain_graph=keeps)
         passed = differentiate(options, self.hooked, root.output, root.cotangent, captures, flow)
         return passed if births is None else births.added_to(passed, captures)
 
-    def keep_hooks(self, births: Births) -> None:
+    def keep_hooks(self, handles: Iterable[Any]) -> None:
         """Store these hooks, which are removed when the recording is over."""
-        for handle in births.handles:
+        for handle in handles:
             self.hooks += (handle.hooks_dict_ref(), handle.id)
 
     start = 0  # the engine's count of nodes when the program started

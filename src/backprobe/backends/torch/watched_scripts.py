@@ -73,10 +73,10 @@ class WatchedScript:
         with self.installed as installed:
             installed.enter_context(without_warning_of_hooks())
             installed.enter_context(listening(Optimizer, "__init__", self._optimizer_made))
-            installed.enter_context(listening(GradScaler, "__init__", _remembering(self.scalers)))
+            installed.enter_context(listening(GradScaler, "__init__", self._scaler_made))
             installed.enter_context(backward_read(self._backward))
             installed.enter_context(listening(Module, "compile", self._compiled))
-            installed.callback(self._leave)
+            installed.callback(setattr, self, "is_open", False)
             for handle in (
                 register_module_forward_pre_hook(self._before),
                 register_module_forward_hook(self._after, always_call=True),
@@ -85,9 +85,6 @@ class WatchedScript:
                 installed.callback(handle.remove)
             yield
 
-    def _leave(self) -> None:
-        self.is_open = False
-
     def _optimizer_made(self, following: Callable[..., Any], instance: Optimizer, *args: Any, **kwargs: Any) -> Any:
         # The classes of the script's models exist by now. A class with its own ``__call__`` may not run the hooks, so
         # its calls are wrapped.
@@ -95,6 +92,10 @@ class WatchedScript:
         self.owners |= new
         self.installed.enter_context(around_calls_of(new, self._own_call))
         self.optimizers.append(weakref.ref(instance))
+        return following(instance, *args, **kwargs)
+
+    def _scaler_made(self, following: Callable[..., Any], instance: GradScaler, *args: Any, **kwargs: Any) -> Any:
+        self.scalers.append(weakref.ref(instance))
         return following(instance, *args, **kwargs)
 
     def _part_given(self, module: Module, name: str, part: Module | None) -> None:
@@ -216,12 +217,3 @@ def _called(hook: Callable[..., Any], module: Module, args: Any, kwargs: Any) ->
 
 def _there(made: Iterable[weakref.ref[T]]) -> list[T]:
     return [one for one in (reference() for reference in made) if one is not None]
-
-
-def _remembering(made: list[weakref.ref[Any]]) -> Callable[..., Any]:
-    # Return a function that replaces ``__init__`` of a class, and remembers each object that is created.
-    def init(following: Callable[..., Any], instance: Any, *args: Any, **kwargs: Any) -> Any:
-        made.append(weakref.ref(instance))
-        return following(instance, *args, **kwargs)
-
-    return init

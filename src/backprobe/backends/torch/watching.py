@@ -447,18 +447,14 @@ class TorchWatching(ModelWatching):
                 self.steps.uncleared.pass_began()
                 if self.compiled.values.places:
                     self._add_compiled(self.compiled.values.take())
-                    queue_callback(self._drop_repeated)
+                    # what compiled code measures in this pass repeats earlier measurements of checkpoints
+                    queue_callback(self.compiled.values.take)
                 if self.options.clipping:
                     queue_last(self._left)
             return True
         if not half:  # the half for weights repeats what the half for inputs measured
             self.grad_passes.begin(running, frame)
         return False
-
-    def _drop_repeated(self) -> None:
-        # Called at the end of a pass in which compiled code only recomputed checkpoints. Its measurements are
-        # discarded, because they repeat earlier ones.
-        self.compiled.values.take()
 
     def _half_over(self) -> None:
         # Called when one half of a split backward has added to ``.grad``, after its pass.
