@@ -74,7 +74,7 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd):
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
-        self.schedules = schedules(begins=self._half_begins, added=self._half_over)
+        self.schedules = schedules(begins=self._begin_leaves, added=self._half_over)
         self.passed = self.passing = Passing(options.create_graph, self.schedules)
         self.take, self.take_early = self.passing.take, self.passing.take_early
         self.take_of_leaf = self.passing.take_of_leaf
@@ -158,7 +158,9 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd):
     hears = frozenset({"forward", "setup_context", "backward", "grad"})
 
     def entered(self, frame: FrameType) -> None:
-        """Observe a call of ``backward()``, even if no value in its graph has a name."""
+        """Observe a call of ``backward()`` or ``grad()``, even if no value in its graph has a name. Also note the
+        modules whose forward is entered.
+        """
         if frame.f_code in CALLS:
             call = BackwardCall.of(frame)
             if call.is_ours or call.is_transformed or not self.passing.is_open:
@@ -175,7 +177,7 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd):
             self.census.runs.entered(frame)
 
     def _take_partials(self) -> None:
-        # Compute local partials, because the program is about to run backward.
+        # Compute local partials, because the program is about to run backward, and not inside another pass.
         if self.partials is not None and current_pass() < 0:
             with self.quiet(), self.passing.closed():
                 self.partials.take(self.is_shared)
@@ -275,12 +277,11 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd):
     def _compare_leaves(self) -> None:
         # If several processes train together, the gradient that backward stores in ``.grad`` differs from the one that
         # arrives at a leaf: it may be averaged, or belong to another tensor. It is read after all callbacks.
-        for leaf in self.leaves:
-            leaf.begin()
+        self._begin_leaves()
         queue_last(self._take_leaves)
 
-    def _half_begins(self) -> None:
-        # Called when one half of a backward begins, which some pipeline schedules split into two.
+    def _begin_leaves(self) -> None:
+        # Called when a backward begins, or one of the halves into which some pipeline schedules split a backward.
         for leaf in self.leaves:
             leaf.begin()
 

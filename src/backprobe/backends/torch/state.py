@@ -34,8 +34,8 @@ MODES: tuple[RandomState, ...] = (
     (torch.is_grad_enabled, torch.set_grad_enabled),
     (torch.get_default_dtype, torch.set_default_dtype),
 )
-LARGEST = 2**26  # in bytes; tensors above this size are not saved, unless they are parameters
-SAMPLE = 2**12  # the number of elements that are compared in a large tensor
+LARGEST = 2**26  # in bytes; larger tensors that the program holds are not saved, unless they are parameters
+SAMPLE = 2**12  # the least number of elements that are compared in a larger contiguous tensor
 CONTAINERS = (dict, list, set, deque)
 KINDS = ("cpu", "cuda")  # types of device for which autocast has a mode
 Autocast = tuple[str, bool, torch.dtype]
@@ -59,11 +59,7 @@ class TorchState(State):
 
     @staticmethod
     def modes() -> Callable[[], AbstractContextManager[object]]:
-        # This loop is inline for speed, because every probe calls this function.
-        autocast = [
-            *zip(KINDS, map(torch.is_autocast_enabled, KINDS), map(torch.get_autocast_dtype, KINDS), strict=True)
-        ]
-        return partial(_in_modes, torch.is_inference_mode_enabled(), torch.is_grad_enabled(), autocast)
+        return partial(_in_modes, torch.is_inference_mode_enabled(), torch.is_grad_enabled(), autocasts())
 
     def effect(self) -> str:
         is_shared = torch.distributed.is_available() and torch.distributed.is_initialized()
@@ -98,7 +94,8 @@ class TorchState(State):
 
 def autocasts() -> list[Autocast]:
     """Return the current autocast settings, for each type of device that has such a mode."""
-    return [(kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in KINDS]
+    # mapped, because every probe calls this function
+    return [*zip(KINDS, map(torch.is_autocast_enabled, KINDS), map(torch.get_autocast_dtype, KINDS), strict=True)]
 
 
 @contextmanager
@@ -203,9 +200,10 @@ def _keep_contents(container: Any, kept: Kept) -> None:
 
 
 def keep_tensor(leaf: Tensor, kept: Kept) -> None:
-    """Save the numbers of a leaf, and whether it requires a gradient. The program continues with a copy of ``.grad``.
+    """Save the numbers and hooks of a tensor, and whether a leaf requires a gradient. The program continues with a copy
+    of ``.grad``.
 
-    For tensors that are not leaves only the numbers are saved: history added by an in-place write cannot be removed.
+    The history that an in-place write adds to a tensor that is not a leaf cannot be removed.
     """
     if is_wrapped(leaf) or not kept.is_new(leaf):
         return
@@ -320,7 +318,9 @@ def _copy(tensor: Tensor, kept: Kept) -> Tensor:
 
 
 def generators(held: Iterable[Any]) -> list[torch.Generator]:
-    """Return PyTorch's own random generators, and the generators among the objects that a program holds."""
+    """Return PyTorch's own random generators, and the generators among the objects that a program holds. Those of GPUs
+    are left out if CUDA is not in use.
+    """
     found = [torch.default_generator, *(one for one in held if isinstance(one, torch.Generator))]
     if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         found += torch.cuda.default_generators
