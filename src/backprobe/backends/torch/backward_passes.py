@@ -153,8 +153,9 @@ class Passing:
         ``EdgeHooks``.
 
         The gradient is copied if the user may write to it, that is, if it is the cotangent of a pass or a result of
-        ``grad()``. For a custom backward, ``take`` has copied it before. Otherwise the object itself is held. While it
-        is held, the engine does not use it as a leaf's ``.grad``, to which later passes would add in place.
+        ``grad()``. For a custom backward, ``take`` has copied it before. Otherwise the first gradient of a place is
+        held itself. While it is held, the engine does not use it as a leaf's ``.grad``, to which later passes would add
+        in place.
         """
         if gradient is None or (current_pass() != self.running and not (self._counts() and number not in self.late)):
             return  # the hook does not count: it may have been removed when this pass started

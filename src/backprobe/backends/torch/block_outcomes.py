@@ -41,7 +41,8 @@ OF_NUMBER = attrgetter("status", "why", "in_vain", "unasked", "version")  # fiel
 
 
 def with_history(capture: Capture) -> Capture:
-    # Return the capture as reentrant checkpoints recomputed it. A capture may have been recomputed several times.
+    # Return the capture in its state after backward. If reentrant checkpoints have recomputed it, perhaps several
+    # times, it has the history or the reason of the recomputed capture.
     again = None if capture.again is None else with_history(capture.again)
     if again is not None and again.edge is not None:
         return again.but(version=capture.version, alias=capture.alias, snapshot=capture.snapshot, calls=capture.calls)

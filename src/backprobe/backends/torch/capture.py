@@ -142,7 +142,7 @@ class ViewWrite:
 
 
 def version(tensor: Tensor) -> int:
-    """The version counter. Inference tensors have none, and cannot be written outside of inference mode."""
+    """The version counter; 0 for inference tensors, which have none and cannot be written outside of inference mode."""
     try:
         return tensor._version
     except RuntimeError:

@@ -61,7 +61,9 @@ def kept(tensor: Tensor, **facts: Any) -> KeptTensor:
 
 
 def result(tensor: Tensor) -> Result:
-    """Return the facts by which two tensors are compared: the bits of the numbers, with all NaN treated as equal."""
+    """Return the facts by which two tensors are compared. ``digest`` is that of the numbers' bits, with all NaN treated
+    as equal; an empty text if the bits of such a tensor cannot be read.
+    """
     tensor = tensor.detach()
     about = describe(tensor)
     counts = unfit({"": tensor}).get("", Nonfinite(0, 0, tensor.numel()))
@@ -334,7 +336,9 @@ class TorchReplayedCall(TorchGuardedCall):
         return None
 
     def named_gradients(self) -> dict[str, Tensor]:
-        """Return the present gradients of the module's parameters, by the names in the file."""
+        """Return the present gradients of the module's parameters, by name. Parameters in the file have the names that
+        they have there.
+        """
         found = {}
         for name, parameter in structure(self.module).parameters:
             gradient, full = grad_of(parameter), under(self.path, name)
@@ -346,7 +350,8 @@ class TorchReplayedCall(TorchGuardedCall):
 def _differentiated(
     calls: Sequence[TorchReplayedCall], outputs: Sequence[Mapping[str, Tensor]]
 ) -> tuple[dict[str, Result], Any]:
-    # Run one backward pass through all calls. It starts from their outputs, with the stored gradients of these outputs.
+    # Run one backward pass through all calls. It starts from their outputs for which gradients are stored, with
+    # these gradients. The ``.grad`` of all parameters is None before.
     begun: list[Tensor] = []
     came: list[Tensor] = []
     for call, each in zip(calls, outputs, strict=True):
@@ -440,7 +445,7 @@ def _parameter(one: KeptTensor) -> Parameter:
 
 
 def _autocast(kind: str, is_enabled: bool, dtype: str) -> tuple[str, bool, torch.dtype]:
-    # Return the autocast settings for this machine. Without a GPU, settings for CUDA apply to the CPU.
+    # Return the autocast settings for this machine. Without a GPU, enabled settings for CUDA apply to the CPU.
     known: torch.dtype = getattr(torch, dtype)
     gone = kind == "cuda" and is_enabled and not torch.cuda.is_available()
     return ("cpu" if gone else kind), is_enabled, known

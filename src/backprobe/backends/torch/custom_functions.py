@@ -68,7 +68,8 @@ class Givers:
         return [reason("backward_unrecorded", [one], names=listed([*names])) for one, names in found.items() if names]
 
     def by_hand(self, node: Node) -> tuple[ByHand, ...]:
-        """Return the nearest custom functions on all paths from the roots to a node, if each path has one.
+        """Return the nearest custom functions on all paths from the roots to a node. Return nothing if a path has none,
+        or if one of them is PyTorch's own.
 
         If no gradient arrives at the node, these functions must have returned None, because PyTorch's own operations
         pass on every gradient that they receive.
@@ -145,7 +146,7 @@ def zero_by_hand(leaves: Iterable[tuple[Any, Node, Tensor]], givers: Givers) -> 
 
 
 def is_zero(gradient: Tensor) -> bool:
-    """Is every number of the gradient zero?"""
+    """Is every number of the gradient zero? False if it has no numbers, or none that can be read."""
     return (
         is_there(gradient)
         and gradient.numel() > 0
@@ -193,6 +194,6 @@ def instructions(code: CodeType) -> Iterator[dis.Instruction]:
 
 
 def _first_line(code: CodeType) -> int:
-    # Return the line of ``def``, after the decorators.
+    # Return the line of ``def``, after the decorators; the first line if ``def`` is not near it.
     lines = range(code.co_firstlineno, code.co_firstlineno + 10)
     return next((at for at in lines if source_at(code.co_filename, at).text.startswith("def ")), code.co_firstlineno)

@@ -46,7 +46,7 @@ KINDS = {
     "dtype can require gradients": "integer_leaf",
     "of floating point and complex dtype can require gradients": "integer_leaf",
 }
-"""Parts of messages of PyTorch 2.6 to 2.13, and the kind of failure that each means."""
+"""Parts of the messages of PyTorch since 2.6, and the kind of failure that each means."""
 
 NO_RULE = re.compile(r"derivative for (?:aten::|')(\w+).* is not implemented")
 """PyTorch's message about an operation that has no derivative, which includes the operation's name."""
@@ -311,8 +311,8 @@ def _freed(known: KnownCaptures, roots: Sequence[Tensor], calls: Sequence[Backwa
 
 
 def _freed_before(known: KnownCaptures, roots: Sequence[Tensor], start: int) -> Failure | None:
-    # Return the facts about nodes that were freed before the recording started. Called if no recorded call has freed
-    # anything.
+    # Return the facts about nodes that were freed before the recording started; None if there are none. Called if no
+    # recorded call went through the nodes behind these roots.
     #
     # The failing call also frees nodes, but it stops at a node that was freed before.
     survivors: dict[int, None] = {}

@@ -220,11 +220,11 @@ def first_uses(roots: Iterable[Node]) -> tuple[dict[int, int], float]:
 def leading_to_lost(
     made: Iterable[Node], reached: Iterable[Node], lost: Iterable[Tensor], spared: Set[int] = frozenset()
 ) -> set[Node]:
-    """Return the nodes before ``made`` that lead to a leaf which backward from ``reached`` does not reach.
+    """Return the nodes behind ``made`` that lead to a leaf which backward from ``reached`` does not reach.
 
-    ``lost`` are leaves at which no gradient arrived, although the graph may lead to them, because a reentrant
-    checkpoint may hide some paths. A leaf that was frozen since does not count. Leaves in ``spared``, by id, count as
-    reached.
+    ``lost`` are leaves at which no gradient arrived, although the graph may lead to them. A reentrant checkpoint may
+    hide the path to such a leaf, so nodes that lead to one are returned too. A leaf that was frozen since does not
+    count. Leaves in ``spared``, by id, count as reached.
     """
     known = set(map(id, leaves(all_nodes(reached))))
     known.difference_update(map(id, lost))
@@ -261,8 +261,8 @@ def givers_of(nodes: Iterable[Node]) -> dict[Node, list[Node]]:
 
 
 def saved(roots: Iterable[Node]) -> Iterator[Tensor]:
-    """Yield the tensors that nodes have saved and backward may reach, except those that a hook of the program would
-    unpack.
+    """Yield the tensors saved by nodes that backward from these nodes may reach, except those that a hook of the
+    program would unpack.
     """
     for node in all_nodes(roots):
         for name in saved_tensors.names(node):

@@ -50,7 +50,9 @@ from backprobe.record.nonfinite import Update
 
 @dataclass(eq=False)
 class EnginePass(GuardedPass[TorchGuardedCall]):
-    """A pass of the engine: whether ``backward()`` started it, its roots, and the parameters that had no gradient."""
+    """A pass of the engine: whether ``backward()`` started it, its roots, and, if failing steps are captured, the
+    parameters that had no gradient.
+    """
 
     is_backward: bool = True
     roots: Sequence[Tensor] = ()

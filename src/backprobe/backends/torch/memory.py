@@ -57,7 +57,7 @@ class Packed:
 
 
 class CalledOperation(TorchFunctionMode):
-    """Stores the name of the PyTorch function that the program has called."""
+    """Stores the name of the PyTorch function that is running. It is empty if none is running."""
 
     name = ""
 
@@ -151,8 +151,8 @@ class TorchMemory(MemoryHearing):
         return self.paths.get(id(module)) or type(module).__name__
 
     def _look_at_gradients(self) -> None:
-        # Look at the gradients when a step starts. If the program sets them to zero before each step, instead of to
-        # None, their memory is never freed.
+        # Look at the gradients when the first tensor of a step is saved. If the program sets them to zero before each
+        # step, instead of to None, their memory is never freed.
         for at, optimizer in self.optimizers.items():
             every = [own.grad for own in parameters(optimizer) if own.grad is not None]
             if all(gradient._version and not gradient.count_nonzero() for gradient in every):
@@ -227,13 +227,14 @@ class TorchMemory(MemoryHearing):
         return steps, sum(places.values()), {*nodes}
 
     def _line(self, made: int) -> Source | None:
-        # Return the line of a node: the line of tensors saved when it was created, or of the last tensors saved before.
+        # Return the line of a node: the one at which a tensor was saved when the node, or one directly before or after
+        # it, was created; None if none was saved then.
         at = bisect.bisect_left(self.lines, made, key=lambda one: one[0])
         near = [one for one in self.lines[max(at - 1, 0) : at + 2] if abs(one[0] - made) <= 1]
         return near[-1][1] if near else None
 
     def _kept_hooks(self) -> list[KeptObject]:
-        # Return hooks whose number grows in each step.
+        # Return the newest hook, if the number of hooks has grown in each step.
         grown = [after - before for before, after in zip(self.hooks, self.hooks[1:], strict=False)]
         if len(grown) < 2 or min(grown) < 1:
             return []
@@ -252,7 +253,7 @@ class TorchMemory(MemoryHearing):
 
 
 def _is_parameter(tensor: Tensor) -> bool:
-    # Is the tensor a parameter, or a view of one? Its memory exists anyway.
+    # Is the tensor a leaf that requires a gradient, such as a parameter, or a view of one? Its memory exists anyway.
     base = tensor if tensor._base is None else tensor._base
     return base.is_leaf and base.requires_grad
 

@@ -159,7 +159,7 @@ class Updates:
 
     def found(self, captures: Sequence[Capture]) -> tuple[Update, ...]:
         """Return the statements after which leaves held NaN or Inf that they had not held before, with the names of the
-        leaves.
+        leaves. The leaves and buffers that held NaN or Inf from the start come first.
         """
         self.look(None)
         self._look_closely()

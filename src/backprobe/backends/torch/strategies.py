@@ -184,7 +184,7 @@ def outcome(
 
 def _value(capture: Capture, live: bool) -> Any:
     # Return the captured value, detached. If ``live``, return the tensor with its history, so that gradients have
-    # histories.
+    # histories. A value that was copied before a write is always detached, and one that cannot be shown is ``Lost``.
     if capture.snapshot is not None:
         return capture.snapshot
     if capture.alias is None:

@@ -1,7 +1,8 @@
 """Parameters that a block was expected to train, and those that got no gradient.
 
 A parameter got no gradient if its ``.grad`` was None at each step of the optimizer that owns it (or at the end of the
-block, if no optimizer stepped), and if no graph that ``backward()`` traversed leads to it.
+block, if no optimizer stepped), and if no graph that ``backward()`` traversed leads to it. If a graph leads to it, it
+still got none if a custom backward returned None on each path, or if ``backward()`` did not end.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from backprobe.record.source import Source
 from backprobe.record.training import ModuleCall, ModuleRan, Training, Untrained
 from backprobe.source.user_code import package
 
-MOST = 8  # calls that are kept for one module, and entries that are kept for one parameter
+MOST = 8  # the most entries that are kept for one parameter
 
 
 class Reached:
@@ -95,10 +96,10 @@ class Census:
         self.reads = reads  # what the program did to gradients in between
         self.runs = ModuleRuns()
         self.stepped: dict[Optimizer, Source | None] = {}  # by optimizer: the line of its first step
-        self.empty: dict[int, Tensor] = {}  # by id: the parameters without a gradient when a step started
+        self.empty: dict[int, Tensor] = {}  # by id: the parameters without a gradient before or after a step
         self.before: dict[int, int] = {}  # by parameter id: the ``backward()`` calls before a step without its gradient
         self.filled = Seen()
-        self.zero: dict[int, Tensor] = {}  # by id: parameters whose gradient was exactly 0 when a step started
+        self.zero: dict[int, Tensor] = {}  # by id: parameters whose gradient was exactly 0 before or after a step
         self.has_moving = False  # was any gradient not 0, or is that unknown?
         self.unstepped: Sequence[Tensor] | None = None  # parameters that get gradients and that nothing steps
 
@@ -132,7 +133,8 @@ class Census:
 
     def judged(self, calls: Sequence[BackwardCall]) -> Judged | None:
         """Return the parameters that were expected to be trained: those of the optimizers that stepped. If none
-        stepped, those of the models that ran with gradients enabled. None if neither is known.
+        stepped, those of the models that ran with gradients enabled, unless ``inputs=`` limited a ``backward()``. None
+        if there are none.
         """
         if not self.stepped and not self.runs.modules:
             return None
@@ -240,8 +242,8 @@ class Census:
         return self.unstepped
 
     def _cut_short(self, trainable: Sequence[Tensor], names: TrainedNames, reached: Reached) -> dict[int, Tensor]:
-        # Return, by id, the parameters that a ``backward()`` would have reached if it had not raised an error. Paths
-        # through a checkpoint count as possible.
+        # Return, by id, the parameters without a gradient that a ``backward()`` would have reached if it had ended. A
+        # parameter of a module whose checkpoint was not recomputed counts as reached.
         if all(call.is_over for call in reached.calls):
             return {}
         owners = ((one, names.owner(one)) for one in trainable if self._lacks(one))
@@ -256,8 +258,8 @@ class Census:
     ) -> tuple[list[Tensor], set[int]]:
         # Return the parameters that ``backward()`` reached before a step, but that had no gradient at any step.
         #
-        # The first result is a list of parameters whose gradients were cleared. If instead a custom backward returned
-        # None for them, this list is empty, and the second result holds their ids.
+        # The first result is a list of parameters whose gradients were cleared. If each path to each of them has a
+        # custom backward, which may have returned None, this list is empty, and the second result holds their ids.
         lacking = [one for one in trainable if id(one) in self.before and one not in self.filled]
         reached = {count: Reached(calls[:count]) for count in {self.before[id(one)] for one in lacking}}
         behind = [one for one in lacking if reached[self.before[id(one)]].any_of([one])]
@@ -312,7 +314,7 @@ class Census:
         return (self.runs.holding(one) if ran is ModuleRan.NOT_CALLED else None) or None
 
     def _steps_of(self, one: Tensor) -> tuple[ModuleCall, ...]:
-        # Return the line of the optimizer step, for a parameter that belongs to no model.
+        # Return the line of the first step of the optimizer that owns a parameter, if it is known.
         own = (line for optimizer, line in self.stepped.items() if any(each is one for each in parameters(optimizer)))
         return tuple([ModuleCall(line, line.text) for line in own if line is not None][:1])
 
@@ -370,7 +372,7 @@ def _carriers(
     lacking: Sequence[Tensor], captures: Sequence[Capture], inputs: Sequence[Sequence[int]]
 ) -> dict[int, tuple[int, ...]]:
     # Return, by the id of a parameter, the positions of the first captures that were computed from it: those that have
-    # no input capture that was also computed from it.
+    # no input capture that was also computed from it. There are at most ``MOST`` for each parameter.
     wanted = {id(one) for one in lacking}
     leads: dict[Any, frozenset[int]] = {}
     found: dict[int, list[int]] = {at: [] for at in wanted}

@@ -4,9 +4,9 @@ them.
 PyTorch's hooks on all modules show which module is called from outside of all other modules, before it computes, so the
 first step is measured completely. The optimizers of a model are those that own one of its parameters.
 
-Some libraries wrap the model for each call, as solvers of differential equations do. A wrapper got the model after the
-optimizer did, and nothing beside it, so the wrapped module is the model. Libraries may also call it from a wrapper
-without parameters that runs without gradients.
+Some libraries wrap the model for each call, as solvers of differential equations do. Such a wrapper holds nothing but
+the model, and got it after the optimizers of the model were created. The wrapped module then counts as the model. A
+library may also call the model from a module without parameters that runs without gradients.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ class WatchedScript:
         self.scalers: list[weakref.ref[GradScaler]] = []
         self.known: weakref.WeakSet[Module] = weakref.WeakSet()  # models that were found, and all modules inside them
         self.given: weakref.WeakKeyDictionary[Module, int] = weakref.WeakKeyDictionary()
-        """How many optimizers existed when a module got its last part. Modules that were complete before have none."""
+        """How many optimizers existed when a module got its last part. Modules that got none since the first optimizer
+        was created are not in it.
+        """
         self.running: list[Module] = []
         self.outermost: int | None = None  # the index in ``running`` of the first module called with gradients on
         self.again: Module | None = None  # a module that is being called again, because it was just found
@@ -186,13 +188,14 @@ class WatchedScript:
                 return module
 
     def _is_later(self, module: Module) -> bool:
-        # Did a module get its part when all optimizers existed that train it?
+        # Did a module get its part after all optimizers that train it were created?
         if module not in self.given:
             return False
         return not _training({*module.parameters()}, self.optimizers[self.given[module] :])
 
     def _backward(self, tensor: Tensor) -> None:
-        # A program may only look, as with hasattr(x, "backward"): inside a transform, or at what has no gradient.
+        # The program may read ``backward`` without calling it, as hasattr(x, "backward") does. So the tensor may be
+        # inside a transform, or require no gradient.
         with quiet():
             if not is_wrapped(tensor) and tensor.requires_grad and tensor.numel() == 1 and not self._scalers():
                 self.listener.lost(tensor.detach())

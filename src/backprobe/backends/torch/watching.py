@@ -162,7 +162,7 @@ class TorchWatching(ModelWatching):
 
     def _add_of_grad(self) -> None:
         # The step has run no ``backward()``: report the gradients of ``autograd.grad``, if all its calls differentiated
-        # one output.
+        # one output. The step also counts as one with a backward pass if the model ran in such a pass.
         rows, counts = self.grad_passes.of_one_output()
         if rows or self.ran_inside:
             self.listener.passed()
@@ -193,7 +193,7 @@ class TorchWatching(ModelWatching):
                 self.locals.wake()
 
     def _follow_up(self) -> None:
-        # Raise Unsupported if a part of the model has run without the hooks that this watch installed.
+        # Raise Unsupported if a part of the model was compiled before this watch began, and has run without its hooks.
         if not self.before.codes:  # true for nearly all models
             return
         found = self.before.around(self.model, {module for module, one in self.modules.items() if one.places})
@@ -368,7 +368,7 @@ class TorchWatching(ModelWatching):
             seen.gradient_places.append(places[1])
 
     def _await(self, seen: MeasuredTensor, tensor: Tensor) -> None:
-        # Observe the gradient of a tensor.
+        # Observe the gradient of a tensor, if it requires one.
         if tensor.grad_fn is not None:
             seen.is_awaited = True
             if type(tensor) is Tensor and tensor._is_view():
@@ -400,8 +400,8 @@ class TorchWatching(ModelWatching):
     # Methods for the backward pass.
 
     def _arrive(self, seen: MeasuredTensor, number: int, gradients: Sequence[Tensor | None]) -> None:
-        # Called when a backward pass has reached a measured tensor. The pass is registered even if its gradients are
-        # not stored.
+        # Called when a backward pass has reached a measured tensor. In a measured step the pass is registered even if
+        # its gradients are not stored.
         if not self.listener.is_measured:
             return
         running = current_pass()
@@ -437,7 +437,8 @@ class TorchWatching(ModelWatching):
             self.listener.count(place, counted)
 
     def _begun(self, running: int) -> bool:
-        # Does the pass that has just started belong to ``backward()`` and not to ``autograd.grad``?
+        # Does the pass that has just started belong to ``backward()`` and not to ``autograd.grad``? The half of a split
+        # backward that computes gradients of inputs counts as ``backward()``.
         frame = innermost_call(sys._getframe(1)) or innermost_call(sys._current_frames().get(self.thread))
         half = self.schedules.half
         if half == "inputs" or frame is None or frame.f_code.co_name != "grad":

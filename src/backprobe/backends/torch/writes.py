@@ -191,7 +191,7 @@ class TorchWrites(Versions, Writes):
         return list(held)
 
     def place(self) -> None:
-        # Sort the captures by their memory. This is delayed until something is written.
+        # Sort the captures by their memory. This is delayed until it is needed, for example for a write.
         if not self.unplaced:
             return
         for place, capture in zip(memories([*map(TENSOR, self.unplaced)]), self.unplaced, strict=True):

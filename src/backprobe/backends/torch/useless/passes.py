@@ -1,7 +1,8 @@
 """Finds the place in backward at which a gradient is lost: it is exactly 0 after one operation, or its parts cancel.
 
-Each node between the loss and the leaves is examined. In a large graph this begins with the second iteration, and
-includes only leaves whose gradient was exactly 0 before, or far smaller than the others.
+In a small graph, each node between the loss and the leaves is examined. In a larger one this begins with the second
+iteration, and includes only leaves whose gradient was exactly 0 before, or far smaller than the others. In a graph of
+more than ``MOST`` nodes, no node is examined.
 """
 
 from __future__ import annotations
