@@ -144,7 +144,7 @@ class Links:
         return replace(passed, outcomes=outcomes, sums=self.sums(), notes=(*passed.notes, *self.notes))
 
     def sums(self) -> PathSums | None:
-        """Do the contributions into each value sum to its gradient?"""
+        """Compare the gradient of each value with the sum of the contributions into it."""
         arrived = {key(one.edge): self.grads[at] for at, one in enumerate(self.captures) if one.edge is not None}
         recorded = by_edge(self.captures)
         return compare(self.captures, recorded, Arrivals(arrived, {}, {}), self.into)
@@ -158,9 +158,10 @@ def fits(block: Tensor, arrived: Tensor, source: Capture) -> bool:
 
 
 def seeds(captures: Sequence[Capture], begun_at: Sequence[int], calls: Sequence[BackwardCall]) -> dict[int, Tensor]:
-    """Return the cotangents with which a pass started, by position; ones if none was passed.
+    """Return the cotangents with which the calls for one output started, by the positions of their captures; ones if
+    none was passed.
 
-    What several calls of ``backward()`` start with is summed. Several calls of ``grad()`` are one pass.
+    The cotangents of several calls of ``backward()`` are summed. Several calls of ``grad()`` start with the same ones.
     """
     if len(calls) > 1 and not calls[0].is_grad:
         edges = with_edges([captures[at] for at in begun_at])

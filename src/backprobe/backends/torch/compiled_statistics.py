@@ -108,8 +108,8 @@ def leave_alone(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def without_warning_of_hooks() -> Iterator[None]:
-    """Suppress PyTorch's warning that global hooks also see the wrapper of a compiled model, because the hook here
-    ignores it.
+    """Inside this context PyTorch does not warn that global hooks also see the wrapper of a compiled model. The hook
+    here ignores the wrapper.
     """
     warnings.filterwarnings("ignore", r"Using `torch\.compile\(module\)` when there are global hooks", UserWarning)
     filters: Any = warnings.filters

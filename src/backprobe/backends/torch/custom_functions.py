@@ -95,8 +95,8 @@ NOTHING_GIVEN = Reason("nothing_given")
 
 
 def unasked() -> Source | None:
-    """Return the user's line that applies the custom function that is running, if no tensor argument requires a
-    gradient. Autograd then keeps no history, even for tensors in lists and objects.
+    """Return the user's line that applies the outermost custom function that is running, if none of its tensor
+    arguments requires a gradient. Autograd then keeps no history, even for tensors in lists and objects.
     """
     around = [*applied(sys._getframe(1))]
     return None if not around or around[-1].is_asked else users_line(around[-1].caller)

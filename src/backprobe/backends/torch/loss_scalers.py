@@ -36,7 +36,7 @@ def scales_noted(noted: Callable[[Callable[[], bool]], None] = lambda handles: N
 
 
 def scalers(method: str) -> list[type]:
-    """Return the classes of scalers that define their own method of this name."""
+    """Return those of ``GradScaler`` and its subclasses that define their own method of this name."""
     found, pending = list[type](), [GradScaler]
     while pending:
         kind = pending.pop()

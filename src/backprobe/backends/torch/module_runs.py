@@ -30,7 +30,7 @@ from backprobe.record.training import APPLIED, CHECKPOINT, ModuleCall
 from backprobe.source.frames import name_in
 from backprobe.source.user_code import package
 
-MOST = 8  # the most calls that are stored for one module
+MOST = 8  # the most calls stored for one module, frames stored for one call, and calls with unused results
 
 
 class ModuleRuns:
@@ -39,7 +39,7 @@ class ModuleRuns:
     def __init__(self) -> None:
         self.modules: dict[int, Module] = {}  # the modules that ran, by id
         self.calls: dict[int, dict[tuple[Instruction, str], tuple[Instruction, ...]]] = {}
-        # calls whose result is never used, with the nodes of their arguments
+        # calls of custom functions whose result is never used, with the nodes of their arguments
         self.dropped: dict[ModuleCall, list[Node]] = {}
         self.held: dict[int, HeldParameter] = {}  # by id: the tensors that modules had as parameters when they ran
 

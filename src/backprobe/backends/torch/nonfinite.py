@@ -159,7 +159,8 @@ def unfit(named: Mapping[str, Tensor]) -> Found:
 
 
 def _in_doubt(named: Mapping[str, Tensor]) -> list[str]:
-    # Return the names of tensors whose sum is not finite.
+    # Return the names of tensors that may contain NaN or Inf: their own sum is not finite, or, on a device, the sum of
+    # all tensors with the same dtype there.
     doubted, elsewhere = list[str](), dict[Any, list[tuple[str, Tensor]]]()
     for name, tensor in named.items():
         numbers = tensor if _is_plain(tensor) else _floating(tensor) if is_there(tensor) else None

@@ -92,5 +92,5 @@ NONE = Schedules()
 
 
 def schedules(**told: Any) -> Schedules:
-    """Return an object that observes this process's schedules."""
+    """Return an object that observes this thread's schedules; ``NONE`` if no schedule can run."""
     return Schedules(**told) if STAGES in sys.modules else NONE

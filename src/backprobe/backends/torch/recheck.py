@@ -1,4 +1,4 @@
-"""Repeats calls of PyTorch on detached copies in double precision, with the same random numbers."""
+"""Repeats calls of PyTorch on detached copies, in double precision if possible, with the same random numbers."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ class TorchRecheck(Recheck):
         return None if is_python_computing(function) or self.is_whole(function) else why_not_python(function)
 
     def _hooked(self, function: Any, tensors: Sequence[Tensor]) -> Iterator[str]:
-        # Yield the parts of a call that have hooks. Hooks are not called when the call is repeated.
+        # Yield the types of the parts of a call that have hooks. Hooks are not called when the call is repeated.
         if isinstance(function, torch.nn.Module):
             for part in function.modules():
                 if any(vars(part).get(name) for name in HOOKS):

@@ -22,8 +22,8 @@ PLAIN = frozenset({torch.float32, torch.float64})
 
 
 def row_of(tensor: Tensor) -> Row | Tensor | None:
-    """Return the statistics of a tensor; None if it has no readable numbers. For a tensor on a device they are a
-    tensor, too.
+    """Return the statistics of a tensor; None if it is not floating-point, or its numbers cannot be read. For a tensor
+    with numbers on a device they are a tensor, too.
     """
     if (
         type(tensor) is Tensor
@@ -112,7 +112,9 @@ def _once(numbers: Tensor) -> tuple[Tensor, int]:
 
 
 def exponents_of(tensor: Tensor) -> Exponents | None:
-    """Return the histogram of a tensor; None if it has no readable numbers, or if they are on a device."""
+    """Return the histogram of a tensor; None if it is not floating-point, or its numbers cannot be read or are on a
+    device.
+    """
     if tensor.is_meta or not is_floating(tensor) or not is_there(tensor) or is_partial(tensor):
         return None
     try:

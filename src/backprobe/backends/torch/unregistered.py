@@ -138,7 +138,8 @@ def _constants(module: Module) -> Iterator[tuple[str, str]]:
 
 
 def _is_kept(module: Module, attribute: str) -> bool:
-    # Is the attribute set only by ``__init__``, in a file that does not use gradients itself?
+    # Is the attribute set only by ``__init__``, or a buffer that no method sets, in a file that does not use gradients
+    # itself?
     #
     # An attribute that other methods set may hold data, such as an input that requires a gradient.
     kind = type(module)

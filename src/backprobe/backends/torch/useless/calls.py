@@ -49,7 +49,9 @@ class CallLeaves:
             self._add(parameter, name)
 
     def arguments(self) -> dict[str, Any]:
-        """Return new arguments, in which each differentiated floating-point tensor is a new leaf."""
+        """Return new arguments. Each number or floating-point tensor that is differentiated becomes a new leaf, and the
+        call gets a copy of it to which it may write.
+        """
         return {name: self._argument(name, one) for name, one in self.call.arguments().items()}
 
     def of(self, leaf: Tensor) -> str:

@@ -24,7 +24,7 @@ class TorchSteps(SampledSteps):
 
     def __init__(self) -> None:
         super().__init__()
-        self.as_it_was: dict[Optimizer, list[tuple[Tensor, int, Tensor | None]]] = {}  # parameters without gradients
+        self.as_it_was: dict[Optimizer, list[tuple[Tensor, int, Tensor | None]]] = {}  # if no gradient differs from 0
         self.before: dict[Optimizer, list[tuple[Tensor, Tensor, Tensor]]] = {}  # set only while an optimizer steps
 
     def listen(self) -> list[Any]:
