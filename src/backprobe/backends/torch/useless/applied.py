@@ -17,7 +17,9 @@ PLAIN = (int, float, bool, str, type(None), torch.dtype, torch.device)
 
 
 class Applied:
-    """A function that was called, with its arguments except tensors. No tensor is kept alive."""
+    """A function that was called, with its arguments except tensors. No tensor is kept alive. If it is not known how to
+    call the function again, no argument is kept either.
+    """
 
     def __init__(self, function: Any, args: Sequence[Any], given: Sequence[Tensor], made: Tensor) -> None:
         self.function = function
@@ -36,6 +38,8 @@ class Applied:
             and all(map(_is_plain, self.args))
             and not self._has_numbers()
         )
+        if not self.is_known:
+            self.args = []  # it may hold a list of tensors
 
     def _has_numbers(self) -> bool:
         # May a Python number among the arguments be an operand, such as a factor? Other numbers are dimensions or
