@@ -127,7 +127,7 @@ class BackwardCall:
 
 
 def _is_same_seed(one: Tensor | None, other: Tensor | None) -> bool:
-    # Are two cotangents of one root equal? None means ones.
+    # Are two cotangents of one root known to be equal? None means ones.
     if one is other:
         return True
     given: Any = one if other is None else other

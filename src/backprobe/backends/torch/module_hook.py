@@ -45,7 +45,7 @@ class ModuleHook:
         self._remove()
 
     def rest(self) -> None:
-        """Remove the hook until ``wake`` is called."""
+        """Remove the hook until ``wake`` is called, unless it has to stay for compiled code."""
         if self.may_rest:
             self._remove()
 

@@ -152,7 +152,7 @@ def _lead_around(
 
 
 class Stop:
-    """Holds the only edge at which a gradient may pass: the edge at which the running pass starts."""
+    """Holds the only recorded edge at which a gradient may pass: the edge at which the running pass starts."""
 
     def __init__(self) -> None:
         self.open: Key | None = None

@@ -28,6 +28,7 @@ from backprobe.backends.torch.backward_passes import Passing
 from backprobe.backends.torch.capture import Capture, gradient_edge
 from backprobe.backends.torch.custom_functions import Givers
 from backprobe.backends.torch.forwards import IDLE, forward_code, mentioned_by
+from backprobe.backends.torch.models import is_compiled_module
 from backprobe.backends.torch.module_runs import ModuleRuns
 from backprobe.backends.torch.none_reads import NoneReads
 from backprobe.backends.torch.optimizer_steps import parameters
@@ -362,10 +363,7 @@ def _silent(parameter: Tensor, givers: Givers) -> tuple[ModuleCall, ...]:
 
 def _is_opaque(module: Module) -> bool:
     # Can the module run without entering its forward in this thread?
-    own = vars(module)
-    return isinstance(module, torch.jit.ScriptModule | torch.nn.DataParallel) or (
-        own.get("_compiled_call_impl") is not None or type(module).__name__ == "OptimizedModule"
-    )
+    return isinstance(module, torch.jit.ScriptModule | torch.nn.DataParallel) or is_compiled_module(module)
 
 
 def _carriers(

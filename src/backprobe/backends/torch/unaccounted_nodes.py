@@ -42,8 +42,8 @@ class Coverage:
             self.seen[number] = operation(node), is_custom(node) and not is_torchs(node)
 
     def differentiate(self, outputs: Iterable[Tensor], inputs: Iterable[Tensor]) -> bool:
-        """Register all nodes between the inputs and the outputs as differentiated. Without inputs, these are all nodes
-        that lead to the outputs.
+        """Register the nodes of this run that lead to the outputs as differentiated, except those that made the inputs,
+        and those behind them.
 
         Nodes made from now on belong to a derivative. Returns whether a registered node belongs to a derivative
         already.

@@ -31,7 +31,7 @@ class GradPasses:
 
     def begin(self, running: int, frame: FrameType) -> None:
         """Register a call of ``grad()``, which runs in this frame. A call inside another pass is ignored, because it
-        belongs to that pass.
+        belongs to that pass. Batched calls, and calls inside transforms or of backprobe, are ignored too.
         """
         call = BackwardCall.of(frame)
         if call.is_nested or call.is_ours or call.is_transformed or call.is_batched:
