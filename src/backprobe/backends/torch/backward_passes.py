@@ -94,7 +94,7 @@ class Passing:
         self.passes: dict[int, BackwardCall | None] = {}  # by the engine's number of a pass; None in other threads
         self.outputs: list[Output] = []
         self.left = 0  # the number of calls of ``grad()`` for outputs beyond the limit
-        self.output_of: dict[int, Output] = {}  # by the engine's number of a pass
+        self.output_of: dict[int, Output] = {}  # by the engine's number of a pass that belongs to a call that counts
         self._at(Output())  # an empty output receives the gradients until an output is known
         self.held: set[int] = set()  # ids of gradients that are stored as the same objects that arrived
         self.late: set[int] = set()  # numbers of places at which gradients are read after the user's hooks ran
@@ -138,9 +138,7 @@ class Passing:
 
     def is_counted(self) -> bool:
         """Does the running pass belong to a call that counts?"""
-        running = current_pass()
-        call = self.passes.get(running)
-        return call is not None and running in self.output_of
+        return current_pass() in self.output_of
 
     def take(self, number: int, at: int, is_users: bool, gradients: Sequence[Tensor | None], *_: Any) -> None:
         """Store the gradient at one of a node's places. Called by a hook or prehook of the node."""

@@ -324,7 +324,7 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd):
     def not_followed(self) -> Sequence[Reason]:
         left = str(self.passing.left)
         lost = [] if left == "0" else [Reason("outputs_not_kept", {"count": left, "most": str(MOST_OUTPUTS)})]
-        return [*lost, *self.schedules.seen(), *self.census.zeros(self.passing.calls), *self._useless()]
+        return [*lost, *self.schedules.notes, *self.census.zeros(self.passing.calls), *self._useless()]
 
     def _useless(self) -> Sequence[Reason]:
         # This must run even if it is unknown which parameters are trained: operations are judged too, and the data of

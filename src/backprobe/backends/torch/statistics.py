@@ -87,14 +87,10 @@ def _numbers(tensor: Tensor) -> tuple[Tensor, int]:
     size = own.numel() if not own.is_nested else 0
     if own.layout is torch.sparse_coo:
         own = own.coalesce()
-        held = own.values()
-    elif own.layout is torch.strided and not own.is_nested:
-        held = own
-    else:
-        try:
-            held = own.values()
-        except (RuntimeError, NotImplementedError):  # a special layout, such as that of MKL-DNN
-            held = own.to_dense()
+    try:
+        held = own if own.layout is torch.strided and not own.is_nested else own.values()
+    except (RuntimeError, NotImplementedError):  # a special layout, such as that of MKL-DNN
+        held = own.to_dense()
     zeros = max(size - held.numel(), 0)
     held = held.resolve_conj().resolve_neg()
     if held.is_complex():

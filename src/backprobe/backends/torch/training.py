@@ -67,9 +67,6 @@ class Reached:
         nodes = graph.walked(roots, lambda node: not isinstance(node, BackwardCFunction))
         return {id(leaf) for leaf in graph.leaves(nodes)}
 
-    def surely(self, tensors: Iterable[Tensor]) -> bool:
-        return any(id(one) in self.sure for one in tensors)
-
     def any_of(self, tensors: Iterable[Tensor]) -> bool:
         return any(id(one) in self.leaves for one in tensors)
 
@@ -264,7 +261,7 @@ class Census:
         lacking = [one for one in trainable if id(one) in self.before and one not in self.filled]
         reached = {count: Reached(calls[:count]) for count in {self.before[id(one)] for one in lacking}}
         behind = [one for one in lacking if reached[self.before[id(one)]].any_of([one])]
-        if any(reached[self.before[id(one)]].surely([one]) for one in behind):
+        if any(id(one) in reached[self.before[id(one)]].sure for one in behind):
             return behind, set()
         return [], {id(one) for one in behind}
 

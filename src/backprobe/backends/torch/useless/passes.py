@@ -286,10 +286,6 @@ class Passes:
         self.passes: list[ObservedPass] = []  # the passes of this iteration
         self.faint: dict[int, set[tuple[int, str]]] = {}  # by pass: nodes that passed on almost nothing before
 
-    @property
-    def iterations(self) -> int:
-        return self.leaves.iterations
-
     def begins(self, roots: Sequence[Node]) -> None:
         """Observe a backward pass that is about to start from these nodes."""
         faint = self.faint.get(len(self.passes), ())
