@@ -27,7 +27,7 @@ class CompiledBefore:
 
     def around(self, model: Module, heard: Collection[Module]) -> str | None:
         """Return the name of a module or function, compiled earlier, that ran a part of a model in which no module was
-        observed.
+        observed; None if there is none.
 
         This searches all objects of the process. It is not repeated for the same parts in later steps, because objects
         created later cannot have run before the watch.

@@ -239,7 +239,8 @@ def _start(tensor: Tensor) -> tuple[int, int]:
 
 
 def _carried(known: KnownCaptures, roots: Sequence[Tensor]) -> tuple[int, ...]:
-    # Return the values computed before the last call of backward, from which later values were computed.
+    # Return the values computed before the last call of backward, from which the roots were computed: on each path from
+    # a root, the first such value.
     #
     # Only results of operations count, because parameters are kept from step to step anyway.
     captures = known.captures

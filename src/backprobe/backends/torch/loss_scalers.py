@@ -18,7 +18,7 @@ from backprobe.record.containers import leaves
 SCALER = "backprobe: scaled by"
 """The key under which the node of a scaled loss stores its scaler."""
 STEPPED = "STEPPED"
-"""The name of a scaler's state of an optimizer that has stepped, until the scaler is updated."""
+"""The name of the stage in which a scaler keeps an optimizer that has stepped, until the scaler is updated."""
 NEAR = 64  # nodes searched from the root, because losses that were scaled one by one may have been summed
 
 

@@ -3,7 +3,8 @@
 A finite sum proves that every number is finite, because NaN and Inf survive addition. A sum that is not finite proves
 nothing, because finite numbers may overflow. In that case, and on a device, the smallest and largest number decide:
 ``aminmax`` makes no copy and propagates NaN, but takes two or three times as long as a sum. ``isfinite`` creates
-another tensor and is slower still. Results are read from devices only at the end, in one transfer.
+another tensor and is slower still. The results of a ``FinitenessLook`` are read from devices only at the end, with one
+transfer from each device.
 """
 
 from __future__ import annotations

@@ -202,8 +202,8 @@ def held_before(named: Iterable[tuple[str, Kind]]) -> list[Update]:
 
 
 def held_now(frames: Sequence[FrameType]) -> list[Update]:
-    """Return the current parameters of models that hold NaN or Inf, after a pass has ended and before anything is
-    written.
+    """Return the parameters that hold NaN or Inf now, after a pass has ended and before anything is written. They are
+    those of models in the variables of these frames.
     """
     models = [(name, value) for name, value in variables(frames) if isinstance(value, torch.nn.Module)]
     named = [pair for prefix, one in models for pair in one.named_parameters(prefix=prefix)]

@@ -259,7 +259,9 @@ def sample(tensor: Tensor, most: int) -> Any:
 
 
 def to_text(tensor: Tensor) -> str:
-    """Return all numbers of a small tensor as text, with six significant digits."""
+    """Return all numbers of a small tensor as text, with six significant digits; a remark if it has no numbers, or
+    PyTorch cannot read them.
+    """
     if tensor.is_meta:
         return "(meta: no values)"
     try:

@@ -59,8 +59,8 @@ class TrainedNames:
 
     @cached_property
     def roots(self) -> list[tuple[str, Module]]:
-        """Models and their names: the variable that holds the model, or else its class. Modules inside other models
-        come last.
+        """The models in the program's variables, and those that ran, with their names: the variable that holds the
+        model, or else its class. Modules inside other models come last.
         """
         named = [(name, held) for name, held in self.variables if isinstance(held, Module)]
         known = {id(held) for _, held in named}

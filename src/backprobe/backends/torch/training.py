@@ -80,8 +80,8 @@ class Judged:
     reached: Reached
 
     def spared(self) -> set[int]:
-        """Return the ids of parameters that were not expected to be trained: those of a teacher model, or of an
-        optimizer that did not step.
+        """Return the ids of parameters of models that ran and were not expected to be trained, such as those of a
+        teacher model, or of an optimizer that did not step.
         """
         return {id(one) for one in self.names.parameters()}.difference(self.parameters)
 
