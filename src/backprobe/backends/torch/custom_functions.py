@@ -110,7 +110,7 @@ def reason(code: str, functions: Sequence[ByHand], **fields: str) -> Reason:
 
 
 _KNOWN: dict[str, ref[type] | None] = {}
-"""The program's own class that was found in the last search. The key is PyTorch's count of functions at that time."""
+"""A class of the program that the last search found, if any. The key is PyTorch's count of functions then."""
 
 
 def are_users() -> bool:

@@ -81,7 +81,7 @@ class TorchMemory(MemoryHearing):
         self.stack: list[Module] = []
         self.optimizers: dict[int, Optimizer] = {}
         self.bounds: list[int] = []  # the engine's count of nodes at the start of the block, and after each step
-        self.lines: list[tuple[int, Source | None]] = []  # the engine's count of nodes, and the line that saved a tensor
+        self.lines: list[tuple[int, Source | None]] = []  # the count of nodes when a tensor was saved, and the line
         self.bytes = StepBytes()
         self.hooks: list[int] = []  # the number of hooks after each step
         self.zeroed: dict[int, tuple[int, Source | None]] = {}

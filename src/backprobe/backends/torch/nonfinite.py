@@ -149,8 +149,8 @@ def _finite(size: int) -> Nonfinite:
 
 
 def unfit(named: Mapping[str, Tensor]) -> Found:
-    """Return the counts for tensors that contain NaN or Inf. A finite tensor is read once, and each device is waited
-    for once.
+    """Return the counts for tensors that contain NaN or Inf. If all are finite, each is read once, and each device is
+    waited for once for each dtype.
     """
     with torch.no_grad():
         doubted = _in_doubt(named)

@@ -73,7 +73,7 @@ class Updates:
         self.held: list[Tensor] = []  # the buffers in ``names``
         self.judged = FinitenessLook()
         self.statements: list[WritingStatement] = []
-        self.first: dict[int, int] = {}  # for each doubtful leaf and buffer: the number of its first result
+        self.first: dict[int, int] = {}  # by id of a leaf or doubtful buffer: the number of its first result
         self._first_seen(buffers(list(users_frames(sys._getframe(1)))))
 
     def backward(self, nodes: Iterable[Node]) -> None:
