@@ -122,9 +122,8 @@ class TorchGuarding(PassGuarding[EnginePass]):
     def _before(self, module: Module, args: Any) -> None:
         if self.running is not None or self.is_repeating or self.schedules.is_inferring:
             return  # true for nearly all calls
-        if (
-            is_dynamo_compiling() or threading.get_ident() != self.thread
-        ):  # Dynamo traces hooks, and the graph would break at the next condition
+        # Dynamo traces hooks, and the graph would break at the next condition.
+        if is_dynamo_compiling() or threading.get_ident() != self.thread:
             return
         if module not in self.known and not (module in self.foreign and self.has_looked):
             self.foreign.add(module)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from itertools import islice
 from traceback import walk_tb
 from typing import Any
 from weakref import ref
@@ -54,7 +55,8 @@ def _scale(
         noted(lambda: scaler.get_scale() > 1)
         for _, leaf in leaves(scaled):
             if isinstance(leaf, Tensor) and leaf.grad_fn is not None:
-                leaf.grad_fn.metadata[SCALER] = ref(scaler)  # kept for as long as the node exists
+                node: Any = leaf.grad_fn  # its stub has ``metadata`` as a method
+                node.metadata[SCALER] = ref(scaler)  # kept for as long as the node exists
     return scaled
 
 
@@ -90,12 +92,10 @@ def scaler_of(roots: Sequence[Any]) -> GradScaler | None:
     the scaler of one of these losses. None if there is no scaler.
     """
     nodes = [*roots]
-    for at in range(NEAR):
-        if at >= len(nodes):
-            break
-        found = nodes[at].metadata.get(SCALER)
+    for node in islice(nodes, NEAR):  # the list grows during the loop
+        found = node.metadata.get(SCALER)
         scaler: GradScaler | None = None if found is None else found()
         if scaler is not None:
             return scaler
-        nodes += [follower for follower, _ in nodes[at].next_functions if follower is not None]
+        nodes += [follower for follower, _ in node.next_functions if follower is not None]
     return None
