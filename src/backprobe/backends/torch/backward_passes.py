@@ -32,7 +32,7 @@ from backprobe.backends.torch.private import (
 from backprobe.backends.torch.tensors import combined, copied, grad_of
 
 MOST_OUTPUTS = 100
-"""The most outputs of ``grad()`` that a block distinguishes. Each has a gradient for every value."""
+"""The most outputs of ``grad()`` that a block distinguishes. Each may have a gradient for every value."""
 NO_PASS = -2  # the engine returns -1 if no pass is running
 STRIDED = torch.strided
 VERSION = attrgetter("_version")

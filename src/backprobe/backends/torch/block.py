@@ -1,7 +1,7 @@
 """The tape of the block form: collects gradients in the ``backward()`` calls that the program makes itself.
 
-A prehook on the node of each captured edge records the gradient that arrives there, after the user's own hooks on the
-tensor have run.
+A hook at each captured edge records the gradient that arrives there. If the user has hooks on the tensor, it is the
+gradient after they have run: see ``EdgeHooks``. Leaves have hooks of their own.
 """
 
 from __future__ import annotations

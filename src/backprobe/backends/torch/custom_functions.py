@@ -57,8 +57,8 @@ class Givers:
         return givers_of(nodes) if any(isinstance(node, BackwardCFunction) for node in nodes) else {}
 
     def unrecorded(self) -> list[Reason]:
-        """Return notes on functions that the program's own backwards call. Their operations are not recorded, because
-        autograd runs them without recording.
+        """Return notes on functions that the program's own backwards call. Nothing is recorded of what these functions
+        do, because they run during the backward pass.
         """
         found: dict[ByHand, dict[str, None]] = {}
         for node in {giver: None for givers in self.of.values() for giver in givers}:

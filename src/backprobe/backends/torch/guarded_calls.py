@@ -31,9 +31,8 @@ COMPILED = "OptimizedModule"
 class GuardedModule:
     """A called module, and the state from which its calls start. Buffers are copied again after they were written to.
 
-    Batch normalisation writes to its running statistics without a new version, so floating-point numbers are compared
-    as well:
-    https://github.com/pytorch/pytorch/issues/13402
+    Batch normalisation writes to its running statistics without a new version, so numbers of floating-point buffers are
+    compared as well: https://github.com/pytorch/pytorch/issues/13402
     """
 
     def __init__(self, module: Module, path: str) -> None:

@@ -89,7 +89,7 @@ def is_handled(roots: Sequence[Tensor]) -> bool:
 
 def scaler_of(roots: Sequence[Any]) -> GradScaler | None:
     """Return the scaler of the loss to which one of these nodes belongs. If a node belongs to a sum of losses, return
-    the scaler of one of these losses. None if there is no scaler.
+    the scaler of one of these losses. None if there is no scaler within ``NEAR`` nodes.
     """
     nodes = [*roots]
     for node in islice(nodes, NEAR):  # the list grows during the loop

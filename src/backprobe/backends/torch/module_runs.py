@@ -88,7 +88,9 @@ class ModuleRuns:
         return id(owner) in self.modules and not self.has_held(parameter)
 
     def dropped_leaves(self) -> dict[ModuleCall, set[int]]:
-        """Return the calls whose results are never used, and the ids of the leaves that flow into them."""
+        """Return the calls of custom functions whose results are never used, and the ids of the leaves that flow into
+        them.
+        """
         nodes = self.dropped.items()
         return {call: {id(leaf) for leaf in graph.leaves(graph.all_nodes(given))} for call, given in nodes}
 
@@ -125,7 +127,9 @@ class ModuleRuns:
         return [one for one in others.values() if _is_row_of(parameter, one)]
 
     def called_with(self, module: Module, around: Sequence[Module]) -> Module:
-        """Return the outermost module around this one that the program's own code calls at the same places."""
+        """Return the outermost of the modules around this one that the program's own code calls at one of the same
+        places; the module itself if there is none.
+        """
         places = self.calls.get(id(module), {}).keys()
         return next((one for one in reversed(around) if places & self.calls.get(id(one), {}).keys()), module)
 

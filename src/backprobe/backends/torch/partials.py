@@ -126,7 +126,7 @@ def rounding(capture: Capture) -> float:
 
 def link(consumer: Capture, at: int, source: Capture, local: Tensor | None, flow: Tensor | None) -> Edge:
     """Return an edge with its partial and contribution. Both are None if the consumer is only a part of the tensor at
-    its edge.
+    its edge, or if a gradient of one of the two is opaque. A source that is such a part has no partial.
     """
     if consumer.opaque or source.opaque or consumer.geometry is not None:
         return Edge(at)

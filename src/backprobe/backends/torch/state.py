@@ -37,7 +37,7 @@ MODES: tuple[RandomState, ...] = (
 LARGEST = 2**26  # in bytes; larger tensors that the program holds are not saved, unless they are parameters
 SAMPLE = 2**12  # the least number of elements that are compared in a larger contiguous tensor
 CONTAINERS = (dict, list, set, deque)
-KINDS = ("cpu", "cuda")  # types of device for which autocast has a mode
+KINDS = ("cpu", "cuda")  # types of device whose autocast settings are kept
 Autocast = tuple[str, bool, torch.dtype]
 
 
@@ -93,7 +93,7 @@ class TorchState(State):
 
 
 def autocasts() -> list[Autocast]:
-    """Return the current autocast settings, for each type of device that has such a mode."""
+    """Return the current autocast settings for CPUs and for CUDA."""
     # mapped, because every probe calls this function
     return [*zip(KINDS, map(torch.is_autocast_enabled, KINDS), map(torch.get_autocast_dtype, KINDS), strict=True)]
 

@@ -227,8 +227,8 @@ def _view_nodes(tensor: Tensor) -> list[Node]:
 
 
 def is_written_past(capture: Capture) -> bool:
-    """Does the captured tensor have other contents although its version is unchanged? Freed memory does not count as
-    changed.
+    """Does the captured tensor have other contents than its copy, although its version is unchanged? False if it has no
+    copy, or if its memory was freed.
     """
     if version(capture.tensor) != capture.version or capture.snapshot is None or capture.alias is None:
         return False
