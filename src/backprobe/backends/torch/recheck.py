@@ -17,7 +17,7 @@ from torch.nn.utils.parametrize import is_parametrized
 from backprobe.backends.framework_code import FrameworkFunctions
 from backprobe.backends.patching import original
 from backprobe.backends.pure_calls import closed_over, is_python_computing, is_users, why_not_python
-from backprobe.backends.random_states import OF_PYTHON, RandomState, put_back
+from backprobe.backends.random_states import OF_PYTHON, RandomNumbers, RandomState, put_back
 from backprobe.backends.recheck import Given, Program, Recheck, RecordedCall
 from backprobe.backends.torch import effects, models
 from backprobe.backends.torch.arguments import lift
@@ -49,13 +49,13 @@ class TorchCall(RecordedCall):
         self.module = function if isinstance(function, torch.nn.Module) else None
         self.state = ModuleState(self.module)
         self.random = random_states(given)
-        self.states = [read() for read, _ in self.random]
+        self.begun = RandomNumbers(self.random)
 
     def why_not_again(self) -> Reason | None:
         odd = next((t for t in self.tensors.values() if t.layout is not torch.strided or t.is_nested), None)
         if odd is not None:
             return Reason("layout", {"layout": str(odd.layout)})
-        if not all(_same(read(), state) for (read, _), state in zip(self.random, self.states, strict=True)):
+        if not all(_same(read(), state) for (read, _), (_, state) in zip(self.random, self.begun.states, strict=True)):
             self.notes.append(Reason("random_restored"))
         self.derives = _derives((self.function, *self.given))
         if self.derives and self.recheck.differentiated_by(self.function, *self.given[1:]) is None:
@@ -123,8 +123,7 @@ class TorchCall(RecordedCall):
         made |= {key: torch.nn.Parameter(made[key].detach()) for key in own}
         lent = Lent((self.module, self.given), self.double, self.state, {key: made[key] for key in own})
         with torch.enable_grad(), put_back(self.random), lent.while_called():
-            for (_, write), state in zip(self.random, self.states, strict=True):
-                write(state)
+            self.begun.restore()
             # copies, which are not leaves: the call may write to its arguments, which PyTorch forbids for leaves
             outputs = self.call({key: tensor.clone() for key, tensor in made.items()})
             yield outputs, [made[key] for key in self.inputs]

@@ -94,8 +94,8 @@ class Census:
         self.reads = reads  # what the program did to gradients in between
         self.runs = ModuleRuns()
         self.stepped: dict[Optimizer, Source | None] = {}  # by optimizer: the line of its first step
-        self.empty: dict[int, Tensor] = {}  # by id: the parameters without a gradient before or after a step
-        self.before: dict[int, int] = {}  # by parameter id: the ``backward()`` calls before a step without its gradient
+        # by id: the parameters without a gradient before or after a step, and the number of ``backward()`` calls so far
+        self.empty: dict[int, tuple[Tensor, int]] = {}
         self.filled = Seen()
         self.zero: dict[int, Tensor] = {}  # by id: parameters whose gradient was exactly 0 before or after a step
         self.has_moving = False  # was any gradient not 0, or is that unknown?
@@ -121,8 +121,7 @@ class Census:
                     if not (self.has_moving or self._is_cleared(tensor)):
                         self.zero[id(tensor)] = tensor
             elif tensor.requires_grad:
-                self.empty[id(tensor)] = tensor
-                self.before[id(tensor)] = 0 if self.passing is None else len(self.passing.calls)
+                self.empty[id(tensor)] = tensor, 0 if self.passing is None else len(self.passing.calls)
 
     def _is_cleared(self, one: Tensor) -> bool:
         # Is the gradient 0 because it was cleared, and no backward has added to it since?
@@ -258,10 +257,10 @@ class Census:
         #
         # The first result is a list of parameters whose gradients were cleared. If each path to each of them has a
         # custom backward, which may have returned None, this list is empty, and the second result holds their ids.
-        lacking = [one for one in trainable if id(one) in self.before and one not in self.filled]
-        reached = {count: Reached(calls[:count]) for count in {self.before[id(one)] for one in lacking}}
-        behind = [one for one in lacking if reached[self.before[id(one)]].any_of([one])]
-        if any(id(one) in reached[self.before[id(one)]].sure for one in behind):
+        lacking = {one: self.empty[id(one)][1] for one in trainable if id(one) in self.empty and one not in self.filled}
+        reached = {count: Reached(calls[:count]) for count in {*lacking.values()}}
+        behind = [one for one, count in lacking.items() if reached[count].any_of([one])]
+        if any(id(one) in reached[lacking[one]].sure for one in behind):
             return behind, set()
         return [], {id(one) for one in behind}
 

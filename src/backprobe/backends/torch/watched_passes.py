@@ -16,16 +16,15 @@ from torch import Tensor
 from backprobe.backends.torch.backward_call import BackwardCall
 
 Held = ReferenceType[Tensor] | None
-Kept = dict[int, list[Any]]
-"""The statistics of one pass, by place."""
+Kept = dict[int, list[tuple[Any, Any]]]
+"""By place: the statistics that one pass measured, each with a histogram or None."""
 
 
 class GradPasses:
     """The passes of ``autograd.grad`` in the current step."""
 
     def __init__(self) -> None:
-        self.rows: dict[int, Kept] = {}  # by the engine's number of the pass
-        self.counts: dict[int, Kept] = {}
+        self.kept: dict[int, Kept] = {}  # by the engine's number of the pass
         self.first: tuple[tuple[Held, ...], tuple[Held, ...]] | None = None  # the first call's outputs and cotangents
         self.are_of_one = True
 
@@ -40,7 +39,7 @@ class GradPasses:
             self.first = _weakly(call.roots), _weakly(call.cotangents)
         else:
             self.are_of_one &= self._asks_as_first(call)
-        self.rows[running], self.counts[running] = {}, {}
+        self.kept[running] = {}
 
     def _asks_as_first(self, call: BackwardCall) -> bool:
         assert self.first is not None
@@ -51,22 +50,22 @@ class GradPasses:
 
     def add(self, running: int, place: int, row: Any, counted: Any) -> None:
         """Record the statistics that a pass measured for a place, and the histogram if there is one."""
-        if running in self.rows:
-            self.rows[running].setdefault(place, []).append(row)
-            if counted is not None:
-                self.counts[running].setdefault(place, []).append(counted)
+        if running in self.kept:
+            self.kept[running].setdefault(place, []).append((row, counted))
 
-    def of_one_output(self) -> tuple[Kept, Kept]:
+    def of_one_output(self) -> Kept:
         """Return the statistics and histograms for each place, or nothing if the calls differentiated several outputs.
 
         Calls that differentiate the same output with respect to different inputs measure the same gradients at common
         places, so those of the first call are kept.
         """
-        return (_first(self.rows), _first(self.counts)) if self.are_of_one else ({}, {})
+        found: Kept = {}
+        for kept in self.kept.values() if self.are_of_one else ():
+            found = {**kept, **found}
+        return found
 
     def clear(self) -> None:
-        self.rows.clear()
-        self.counts.clear()
+        self.kept.clear()
         self.first, self.are_of_one = None, True
 
 
@@ -76,10 +75,3 @@ def _is_none(one: object) -> bool:
 
 def _weakly(tensors: Sequence[Tensor | None]) -> tuple[Held, ...]:
     return tuple([None if one is None else ref(one) for one in tensors])
-
-
-def _first(passes: dict[int, Kept]) -> Kept:
-    found: Kept = {}
-    for kept in passes.values():
-        found = {**kept, **found}
-    return found

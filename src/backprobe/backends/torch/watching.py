@@ -163,15 +163,14 @@ class TorchWatching(ModelWatching):
     def _add_of_grad(self) -> None:
         # The step has run no ``backward()``: report the gradients of ``autograd.grad``, if all its calls differentiated
         # one output. The step also counts as one with a backward pass if the model ran in such a pass.
-        rows, counts = self.grad_passes.of_one_output()
-        if rows or self.ran_inside:
+        kept = self.grad_passes.of_one_output()
+        if kept or self.ran_inside:
             self.listener.passed()
-        for place, kept in rows.items():
-            for row in kept:
+        for place, measured in kept.items():
+            for row, counted in measured:
                 self.listener.add(place, row)
-        for place, kept in counts.items():
-            for counted in kept:
-                self.listener.count(place, counted)
+                if counted is not None:
+                    self.listener.count(place, counted)
 
     def _leave_out_written(self) -> None:
         # Leave out the gradients of views that were written to after they were measured. Such a gradient belongs to the
@@ -414,7 +413,7 @@ class TorchWatching(ModelWatching):
         seen.has_come = True
         if not places or gradient is None:
             return
-        if not self.passes[running] and running not in self.grad_passes.rows:
+        if not self.passes[running] and running not in self.grad_passes.kept:
             return
         with quiet():
             row = row_of(gradient.detach())
