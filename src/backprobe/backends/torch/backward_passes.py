@@ -87,7 +87,7 @@ class Passing:
     def __init__(self, keeps_history: bool, schedules: Schedules = NONE) -> None:
         self.keeps_history = keeps_history
         self.schedules = schedules
-        self.began: Callable[[BackwardCall], None] = _ignore
+        self.began: Callable[[BackwardCall], None] = lambda call: None
         self.thread = threading.get_ident()
         self.begins_inside = current_pass() >= 0  # did the block begin inside a pass, so all passes are nested?
         self.is_elsewhere = False  # has another thread called backward()?
@@ -363,10 +363,6 @@ def _unbatched(gradient: Tensor, size: int) -> Tensor:
     level = increment_vmap() - 1
     decrement_vmap()
     return remove_batch_dim(gradient, level, size, 0)
-
-
-def _ignore(call: BackwardCall) -> None:
-    """Do nothing. This function is used if no block observes the calls."""
 
 
 def _copied(gradient: Tensor | None) -> Tensor | None:

@@ -246,13 +246,14 @@ class _Reporter:
         return is_dynamo_compiling() or self.schedules.is_inferring
 
     def before(self, module: Module, args: Any) -> None:
-        if not (module.__dict__.get("inplace") or type(module).__name__ == "OptimizedModule"):
+        is_writing, is_compiled = module.__dict__.get("inplace"), type(module).__name__ == "OptimizedModule"
+        if not (is_writing or is_compiled):
             return  # true for nearly all modules
-        if is_dynamo_compiling():
+        if is_dynamo_compiling() or threading.get_ident() != self.thread:
             return
-        if type(module).__name__ == "OptimizedModule" and threading.get_ident() == self.thread:
+        if is_compiled:
             self._stand_aside(module)
-        if module.__dict__.get("inplace") and threading.get_ident() == self.thread:
+        if is_writing:
             self.observer.writing(args)
 
     def after(self, module: Module, args: Any, output: Any) -> Any:

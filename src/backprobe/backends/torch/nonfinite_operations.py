@@ -37,7 +37,7 @@ class Births:
 
     def __init__(self, quiet: Callable[[], AbstractContextManager[Any]]) -> None:
         self.quiet = quiet
-        self.counts: Callable[[], bool] = _always  # does the running pass count?
+        self.counts: Callable[[], bool] = lambda: True  # does the running pass count?
         self.numbers: dict[Node, int] = {}
         self.handles: list[Any] = []
         self.followers: list[list[tuple[int, int]]] = []  # for each node, the places to which its gradients go
@@ -163,10 +163,6 @@ class Births:
                 if one not in found.setdefault(owner, []):
                     found[owner].append(one)
         return {owner: tuple(ones) for owner, ones in found.items()}
-
-
-def _always() -> bool:
-    return True
 
 
 def _first_recorded(edge: tuple[Node | None, int], places: Mapping[Key, Sequence[int]]) -> int | None:

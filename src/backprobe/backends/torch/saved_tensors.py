@@ -42,7 +42,7 @@ def read(node: Node, name: str) -> Any:
     """
     if TELLS_HOOKS:
         return HOOKED if any(one.unpack_hook is not None for one in packed(node, name)) else getattr(node, name)
-    if _stopped(_nothing) is HOOKED:
+    if _stopped(lambda: None) is HOOKED:
         return _stopped(partial(getattr, node, name))
     with ThreadPoolExecutor(1) as other:  # a trace function already runs in this thread
         return other.submit(_stopped, partial(getattr, node, name)).result()
@@ -121,10 +121,6 @@ def _stopped(call: Callable[[], Any]) -> Any:
         sys.settrace(before)
         if collects:
             gc.enable()
-
-
-def _nothing() -> None:
-    pass
 
 
 def packed(node: Node, name: str) -> Sequence[Any]:

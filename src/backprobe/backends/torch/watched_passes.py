@@ -45,7 +45,7 @@ class GradPasses:
         assert self.first is not None
         held, seeds = (tuple([None if one is None else one() for one in each]) for each in self.first)
         roots = tuple([root for root in held if root is not None])
-        are_there = len(roots) == len(held) and [*map(_is_none, seeds)] == [*map(_is_none, self.first[1])]
+        are_there = len(roots) == len(held) and [one is None for one in seeds] == [one is None for one in self.first[1]]
         return are_there and BackwardCall(roots, seeds).asks_as(call)
 
     def add(self, running: int, place: int, row: Any, counted: Any) -> None:
@@ -67,10 +67,6 @@ class GradPasses:
     def clear(self) -> None:
         self.kept.clear()
         self.first, self.are_of_one = None, True
-
-
-def _is_none(one: object) -> bool:
-    return one is None
 
 
 def _weakly(tensors: Sequence[Tensor | None]) -> tuple[Held, ...]:

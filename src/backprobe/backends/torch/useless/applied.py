@@ -52,9 +52,7 @@ class Applied:
 
     def is_constant(self) -> bool:
         """Does the operation return the same result for any numbers in its tensors?"""
-        if not self.is_known:
-            return False
-        return self._is_same(self._make, [shape for shape, _, _ in self.kinds])
+        return self.is_known and self._is_same(self._make, [shape for shape, _, _ in self.kinds])
 
     def is_constant_in(self, nth: int) -> bool:
         """Does the operation return the same result for any numbers in its ``nth`` tensor?
