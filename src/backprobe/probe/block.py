@@ -94,7 +94,7 @@ class BlockRun(Form):
             self.installed.enter_context(self.watching())
             OPEN[id(self)] = get_ident()
         except BaseException:
-            self._release()
+            self.release()
             raise
         return self.recording
 
@@ -136,7 +136,7 @@ class BlockRun(Form):
             if error is None and self.replacing is not None and self.replacing.failed is not None:
                 raise self.replacing.failed  # raise it again, since the program caught it
         finally:
-            self._release()
+            self.release()
 
     def _rebound(self, error: BaseException, known: str) -> Reason | None:
         # Return the reason for an error caused by a name that was bound to something new. ``known`` are the notes on
@@ -202,13 +202,10 @@ class BlockRun(Form):
     def closing(self) -> None:
         """Called when the program stops reporting. Modules that never ran may still get names here."""
 
-    def _release(self) -> None:
+    def release(self) -> None:
         OPEN.pop(id(self), None)
         self.installed.close()
-        self.trace.release()
-        self.tape.release()
-        if self.replacing is not None:
-            self.replacing.failed = None  # its traceback holds the program's frames
+        super().release()
         self.outputs.clear()
         self.versions.clear()
         if self.frame is not None:

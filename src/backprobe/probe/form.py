@@ -46,7 +46,7 @@ class Form:
 
     def __init__(self, probe: Request, backend: Backend) -> None:
         self.probe, self.backend = probe, backend
-        chosen = probe.select if probe.select is None or isinstance(probe.select, str) else tuple(probe.select)
+        chosen = probe.chosen
         if chosen is None and probe.options.nonfinite:
             chosen = self.looked_into
         for text in (chosen,) if isinstance(chosen, str) else chosen or ():
@@ -74,6 +74,15 @@ class Form:
     def opened(self) -> Tape:
         refuse_options(self.backend, self.probe.options)
         return self.backend.tape(self.probe.options)
+
+    def release(self) -> None:
+        """Restore the caller's containers, and remove everything that the run has installed in the program."""
+        for put_back in reversed(self.undo):
+            put_back()
+        self.trace.release()
+        self.tape.release()
+        if self.replacing is not None:
+            self.replacing.failed = None  # its traceback holds frames of the program, which hold this run
 
     def starts_at(self) -> Any:
         """Return the function with which the run starts."""
