@@ -18,7 +18,7 @@ from backprobe.probe.several_outputs import refuse_several
 from backprobe.record.entries import Entry, Record
 from backprobe.record.held import Lost
 from backprobe.record.names import strip
-from backprobe.record.patterns import Selection, refuse_unmatched, selection
+from backprobe.record.patterns import refuse_unmatched, selection
 from backprobe.record.stamp import stamp
 from backprobe.recording import Recording
 from backprobe.tracing.assemble import Assembler, EntryNames
@@ -30,8 +30,7 @@ class GraphRun:
 
     def __init__(self, probe: Request, program: GraphExecution) -> None:
         self.probe, self.program, self.unweighed = probe, program, ""
-        chosen = probe.select if probe.select is None or isinstance(probe.select, str) else tuple(probe.select)
-        self.selection: Selection = selection(chosen, True)
+        self.selection = selection(probe.chosen, True)
         if probe.wrt is not None:
             raise BadOption(
                 "wrt is for functions: in a graph every value is differentiated",
@@ -134,8 +133,8 @@ LOCAL = re.compile(r"(:(?:`[^`]*`|[^.`]+))((?:\.\d+)?)")
 
 
 def _full_names(nodes: Sequence[GraphNode]) -> list[list[str]]:
-    # Return the names of each node, with counts if several nodes have the same name. A parameter also has its path as a
-    # name.
+    # Return the names of each node, with counts. A parameter also has its path as a name, unless another node has the
+    # same name.
     seen: Counter[str] = Counter()
     often = Counter(name for node in nodes for name in node.names)
     found = []
