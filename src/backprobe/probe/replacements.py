@@ -125,12 +125,8 @@ def _held(option: str, text: str, what: Any) -> Any:
         return what.grad if option == "replace_grad" else what.value
     is_mapping = isinstance(what, Mapping)
     changed = "gradient" if option == "replace_grad" else "value"
-    if (
-        what is None
-        or isinstance(what, str)
-        or (is_mapping and not isinstance(what, Recording))
-        or (is_mapping and option == "replace_grad")
-    ):
+    is_refused = is_mapping and (option == "replace_grad" or not isinstance(what, Recording))
+    if is_refused or isinstance(what, str | None):
         raise BadOption(
             f"{kind(what)} cannot take the place of a {changed}",
             asked=f"{option}={{{text!r}: {written(what)}}}",
