@@ -13,7 +13,6 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dis import opname
 from importlib.machinery import ModuleSpec
 from itertools import takewhile
 from operator import itemgetter
@@ -31,7 +30,7 @@ from backprobe.probe.form import home
 from backprobe.probe.output import ProbedOutput
 from backprobe.probe.request import Request
 from backprobe.source.by_code import by_code
-from backprobe.source.bytecode import comprehension_heads, comprehension_jumps, events
+from backprobe.source.bytecode import comprehension_heads, comprehension_jumps, events, opcode
 from backprobe.source.locate import is_module
 from backprobe.source.main_module import as_main, compiled
 from backprobe.source.user_code import package
@@ -330,7 +329,7 @@ class _FrameTracer:
 
 def _returns(frame: FrameType) -> bool:
     # Does the frame return or yield? Otherwise an error is passing through it, perhaps inside a ``with`` statement.
-    return opname[frame.f_code.co_code[frame.f_lasti]].startswith(("RETURN", "YIELD", "SUSPEND"))
+    return opcode(frame).startswith(("RETURN", "YIELD", "SUSPEND"))
 
 
 LOOPING = ("keras",)

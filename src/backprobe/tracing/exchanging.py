@@ -79,7 +79,8 @@ class Exchanging(ByName):
         return self.into.given.get(strip(full)) if self.replaces.is_tracing() else self.into.of(full)
 
     def _can(self, given: Given, full: str, item: Any) -> bool:
-        # Can the item be exchanged? It must be a tensor that is computed only once, and this must be its first name.
+        # Can the item be exchanged? It must be a floating-point tensor of the given shape that is computed only once,
+        # and this must be its first name.
         if not self._is_floating(item) or self.replaces.runs_again():
             return False
         if self.first.setdefault(given.number, full) != full:

@@ -92,8 +92,9 @@ class Following(FollowedCalls[Scope]):
         return self.trace.entered(caller.number, kind)
 
     def handing(self, function: Any, forget: Callable[[], object]) -> Any:
-        """Return a wrapper of a library's function. It adds a note if the function receives or holds functions of the
-        program, because their calls are not recorded.
+        """Return a wrapper of a library's function, or the function itself if no note can be needed. The wrapper adds a
+        note if the function receives or holds functions of the program and returns a tensor, because the calls of these
+        functions are not recorded.
         """
         if not self.trace.selection.in_function:
             return function

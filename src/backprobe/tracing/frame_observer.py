@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ast
-import dis
-import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from operator import itemgetter
 from types import CodeType, FrameType, FunctionType, TracebackType
@@ -15,7 +13,7 @@ from typing import Any
 from backprobe.backends.capabilities import Late, Recompute
 from backprobe.backends.protocol import BlockTape
 from backprobe.errors import NoSource
-from backprobe.source.bytecode import Event, Events, events, is_rewritten
+from backprobe.source.bytecode import Event, Events, events, is_rewritten, opcode
 from backprobe.source.frames import UNKNOWN, name_in, value_in
 from backprobe.source.locate import is_generated, is_type_expression
 from backprobe.source.marks import Does
@@ -91,7 +89,7 @@ class ObservedFrame:
         return True
 
     def _is_suspended(self, frame: FrameType) -> bool:
-        return bool(self.code.co_flags & COROUTINE) and opcode(self.code, frame.f_lasti) in SUSPENDED
+        return bool(self.code.co_flags & COROUTINE) and opcode(frame) in SUSPENDED
 
     def _leave(self) -> None:
         self.scope.exit()
@@ -387,7 +385,7 @@ class FrameObserver:
 
     def _returning(self, frame: FrameType) -> Returning | None:
         # Return an object that will receive the gradients that the function in this frame returns. None unless the
-        # program called the function and uses its result.
+        # program called the function, uses its result, and may get None from it.
         caller = self.tracer.frames.get(frame.f_back) if frame.f_back is not None else None
         watched = None if caller is None else caller.watched
         event = watched.pending if isinstance(watched, ObservedFrame) else None
@@ -418,6 +416,7 @@ class FrameObserver:
 
     def _above(self, frame: FrameType) -> tuple[ObservedFrame | None, int]:
         # Return the nearest watched frame among the callers of a frame, and the number of other frames between the two.
+        # None if there is none, or if code of the framework that hides its callers, or of backprobe, is nearer.
         distance, caller = 0, frame.f_back
         while caller is not None:
             known = self.tracer.frames.get(caller)
@@ -462,7 +461,7 @@ class FrameObserver:
 
     def _label(self, frame: FrameType, distance: int) -> str:
         # Return the label of a frame's scope. For a module, or an object with ``__call__``, it is the type's name. The
-        # body of a class is not a call, so it has the label "class ...".
+        # body of a class is not a call, so it has the label "class ...". For any other code it is empty.
         code = frame.f_code
         if not code.co_flags & inspect.CO_OPTIMIZED:
             return f"class {code.co_name}"
@@ -482,12 +481,3 @@ def _wrappers(function: Any) -> frozenset[CodeType]:
         found.append(function.__code__)
         function = function.__wrapped__
     return frozenset(found)
-
-
-@functools.lru_cache(4096)
-def _opcodes(code: CodeType) -> Mapping[int, str]:
-    return {instruction.offset: instruction.opname for instruction in dis.get_instructions(code)}
-
-
-def opcode(code: CodeType, offset: int) -> str:
-    return _opcodes(code).get(offset, "")

@@ -70,14 +70,12 @@ class Naming:
         elif code in (PASSED_OVER, DIFFERENTIATED):
             if self.operations or not local.endswith("()"):
                 self.seen[f"{names.id.stripped}:{local}"] = None
-            names.slots.pop(local + own, None)
-            names.items.pop(local + own, None)
+            names.forget(local + own)
             names.passed_over[local] = code == DIFFERENTIATED
         else:
             assert code in (CARRIED, FILLED)
             carry(names, local, code == FILLED, site)  # the statement may mention the name's old value
-            names.slots.pop(local + own, None)
-            names.items.pop(local + own, None)
+            names.forget(local + own)
             names.passed_over[local] = False
 
     def _bound(self, names: ScopeNames, local: str, found: Leaves, site: Site, own: str) -> None:

@@ -75,16 +75,16 @@ values.
 
 @dataclass(eq=False, slots=True)
 class Value:
-    """One value with its names: a captured tensor, a plain number, None, or a module's absent return value."""
+    """One value with its names: a captured tensor, a plain number, None, or a selected value that does not exist."""
 
-    number: int | None  # the number of its capture, in the log from which it was read
+    number: int | None  # the number of its capture, in the log from which it was read; None if not captured
     scope: ScopeId
     site: Site
     capture: Any = None
     plain_at: int | None = None  # the index among the plain numbers that were bound
-    absent: tuple[GradStatus, Reason] | None = None  # why a module's return value does not exist
+    absent: tuple[GradStatus, Reason] | None = None  # why the value does not exist
     previous: Value | None = None  # the version of the same object before a write
-    expression: str = ""  # the expression that computes exactly this value
+    expression: str = ""  # the expression that computes exactly this value, if known
     calls: tuple[str, ...] = ()  # functions that the expression called
     reads: Sequence[tuple[str, Value]] = ()  # the values that the expression mentions, as written there
     passages: Sequence[tuple[str, Carried]] = ()  # values that flowed in indirectly; see ``Entry.indirect``
@@ -151,8 +151,7 @@ class ScopeNames:
         ``own`` distinguishes a variable of a comprehension from a variable of the function with the same name.
         """
         scope = self.id
-        count = scope.counts.get(local, 0)
-        scope.counts[local] = count + 1
+        count = scope.next_count(local)
         for leaf, value in slot if named is None else named:
             value.names.append((scope, local, count, leaf))
         self.slots[local + own] = slot
