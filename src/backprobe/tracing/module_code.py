@@ -79,7 +79,7 @@ def with_uses(record: Record, code: ModuleCode) -> Record:
         found[at] = found.get(at, ()) or reader.uses(full, record.entries[at])
     used = tuple([UsedAt(at, tuple(uses)) for at, uses in found.items() if uses])
     # a call that ran while gradients were switched off gets its line
-    off = {one.at: one.calls[0].source for one in used if record.entries[one.at].status is GradStatus.NO_GRAD}
+    off = {one.at: one.uses[0].source for one in used if record.entries[one.at].status is GradStatus.NO_GRAD}
     record = record.with_entries({at: replace(record.entries[at], cause=line) for at, line in off.items()})
     return replace(record, used_at=(*used, *hooked))
 
