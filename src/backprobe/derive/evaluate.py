@@ -42,14 +42,6 @@ DTYPES = {
 }
 
 
-def _add(*terms: Any) -> Any:
-    return sum(terms[1:], terms[0])
-
-
-def _multiply(*factors: Any) -> Any:
-    return math.prod(factors[1:], start=factors[0])
-
-
 ERF = numpy.frompyfunc(math.erf, 1, 1)
 JUMPING = ("step", "sign")
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
@@ -74,8 +66,8 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "asin": numpy.arcsin,
     "acos": numpy.arccos,
     "atan": numpy.arctan,
-    "add": _add,
-    "mul": _multiply,
+    "add": lambda *terms: sum(terms[1:], terms[0]),
+    "mul": lambda *factors: math.prod(factors[1:], start=factors[0]),
     "neg": numpy.negative,
     "div": numpy.divide,
     "pow": numpy.power,

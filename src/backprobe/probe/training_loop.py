@@ -33,7 +33,7 @@ from backprobe.source.by_code import by_code
 from backprobe.source.bytecode import comprehension_heads, comprehension_jumps, events, opcode
 from backprobe.source.locate import is_module
 from backprobe.source.main_module import as_main, compiled
-from backprobe.source.user_code import package
+from backprobe.source.user_code import is_of_program, package
 from backprobe.tracing.values import Value
 
 MANY = 1000
@@ -266,8 +266,7 @@ class TrainingLoop:
         if os.getpid() != self.process:
             self._forked()
             return None
-        installed = package(frame.f_code.co_filename)
-        return _FrameTracer(self) if installed is None or (installed and installed == self.home) else None
+        return _FrameTracer(self) if is_of_program(frame.f_code.co_filename, self.home) else None
 
     def _forked(self) -> None:
         block, self.block = self.block, None

@@ -164,11 +164,11 @@ JUMPING_BACK = ("JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT")
 @lru_cache(4096)
 def comprehension_heads(code: CodeType) -> frozenset[int]:
     """Return the offsets of the instructions at which loops of comprehensions begin. From Python 3.12 on,
-    comprehensions are part of the surrounding code.
+    comprehensions are part of the surrounding code. Empty for code with an asynchronous loop.
     """
     heads, loops = set[int](), list[tuple[int, int]]()  # (first offset, end) of each loop that contains the instruction
     instructions = [*dis.get_instructions(code)]
-    if any(instruction.opname == "GET_ANEXT" for instruction in instructions):  # no support for asynchronous loops
+    if any(instruction.opname == "GET_ANEXT" for instruction in instructions):
         return frozenset()
     for instruction in instructions:
         loops = [loop for loop in loops if instruction.offset < loop[1]]

@@ -114,7 +114,7 @@ class Cell:
 
     def parts(self) -> tuple[CodeType, CodeType | None, Site | None]:
         """Return the code of the cell without its last expression, the code of that expression, and the site of the
-        expression's value.
+        expression's value. The last two are None if the cell does not end with an expression.
         """
         *body, end = self.tree.body
         if not isinstance(end, ast.Expr):

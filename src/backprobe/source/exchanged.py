@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -22,7 +23,7 @@ class NotExchanged(Exception):
 
 
 def functions_of(file: str) -> list[FunctionType]:
-    """The living functions that were made from a file."""
+    """Return the living functions that were made from a file."""
     namespaces = _namespaces(file)
     # Each function refers to its namespace. Asking for these references is faster than looking at every object.
     found = gc.get_referrers(*namespaces) if namespaces else gc.get_objects()
@@ -45,7 +46,9 @@ def _held(values: Iterable[Any]) -> Iterator[FunctionType]:
 
 
 def names_of(file: str) -> Mapping[str, Any]:
-    """The global names of a file's module."""
+    """Return the global names of a file's module, or of a living function that was made from the file; empty if there
+    is neither.
+    """
     if namespaces := _namespaces(file):
         return namespaces[0]
     functions = (one for one in gc.get_objects() if type(one) is FunctionType)
@@ -53,7 +56,7 @@ def names_of(file: str) -> Mapping[str, Any]:
 
 
 def _namespaces(file: str) -> list[dict[str, Any]]:
-    # The namespaces of the modules that were imported from a file, which may be imported under several names.
+    # Return the namespaces of the modules that were imported from a file, which may be imported under several names.
     modules = [one for one in [*sys.modules.values()] if isinstance(one, ModuleType)]
     return list({id(vars(one)): vars(one) for one in modules if vars(one).get("__file__") == file}.values())
 
@@ -75,8 +78,6 @@ def exchanged(edits: Sequence[Edit], alive: Callable[[str], Sequence[FunctionTyp
     finally:
         for put_back in reversed(undo):
             put_back()
-        for name in names:
-            linecache.cache.pop(name, None)
 
 
 def _exchange(file: str, edits: Sequence[Edit], alive: Sequence[FunctionType], undo: list[Any]) -> str:
@@ -101,7 +102,7 @@ def _exchange(file: str, edits: Sequence[Edit], alive: Sequence[FunctionType], u
         if instead[one.__code__].co_freevars != one.__code__.co_freevars:
             raise NotExchanged("the edited function would close over other variables")
     for one in changing:
-        undo.append(_putting_back(one))
+        undo.append(partial(setattr, one, "__code__", one.__code__))
         one.__code__ = instead[one.__code__]
     for edit in edits:
         if edit.undecorated:
@@ -126,11 +127,6 @@ def _lines(code: CodeType) -> Iterator[int]:
     for one in code.co_consts:
         if isinstance(one, CodeType):
             yield from _lines(one)
-
-
-def _putting_back(function: FunctionType) -> Any:
-    code = function.__code__
-    return lambda: setattr(function, "__code__", code)
 
 
 def _undecorate(edit: Edit, alive: Sequence[FunctionType], undo: list[Any]) -> None:

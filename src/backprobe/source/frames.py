@@ -158,8 +158,8 @@ def _getter() -> Callable[[FrameType, str], Any]:
 
 
 def value_in(frame: FrameType, node: ast.AST | None) -> Any:
-    """Return the value of an expression of names, attributes, constants and items of plain containers, or
-    ``UNKNOWN``.
+    """Return the value of an expression of names, attributes, constants, items of plain containers and sums of
+    integers, or ``UNKNOWN``.
     """
     match node:
         case ast.Name(id=name):
@@ -239,7 +239,7 @@ container (list or dict) that the items form.
 
 
 def _items(owner: Any) -> Any:
-    # Return the items of a container of modules as a list or dict.
+    # Return the items of PyTorch's container of modules as a list or dict. Any other object is returned as it is.
     method = inspect.getattr_static(type(owner), "__getitem__", None)
     held, kind = ITEMS.get(getattr(method, "__qualname__", ""), ("", list))
     if not isinstance(method, FunctionType) or method.__module__ != CONTAINERS or not held:

@@ -185,8 +185,8 @@ class _Search:
         return list(texts.values())  # if a cell ran twice, its last run counts
 
     def _is_held_as_said(self, taking: Sequence[Binding]) -> bool:
-        # Does the error concern the name's current value? The check is skipped for values bound by comprehensions or
-        # ``except``, because they no longer exist.
+        # Does the error concern the name's current value? The check is skipped if the name is unbound, and for values
+        # bound by comprehensions or ``except``, because they no longer exist.
         failed = self.failed
         if failed.is_unbound or (taking and all(one.how in (How.COMPREHENSION, How.EXCEPT) for one in taking)):
             return True

@@ -17,8 +17,8 @@ def other_name(name: str) -> str:
 
 
 def renamed(one: Binding, found: Rebound) -> str:
-    """Return the line of a binding, in which the name is replaced by another one; empty if the line does not contain
-    the name.
+    """Return the line of a binding, in which the name is replaced by another one. For an import, return an import of
+    this name alone. Empty if the line does not contain the name, or imports ``*``.
     """
     line, own = one.text.lines[one.line - 1], found.name.rpartition(".")[2]
     if one.how is How.IMPORT:
@@ -34,7 +34,7 @@ def renamed(one: Binding, found: Rebound) -> str:
 
 
 def is_read(one: Binding, found: Rebound) -> bool:
-    """Is the new value read anywhere except in the failing expression?"""
+    """Is the new value read anywhere, except by uses that need the old one, such as the failing expression?"""
     return any(True for _ in _reads(one, found))
 
 

@@ -20,7 +20,7 @@ from backprobe.source.marks import Does
 from backprobe.source.none_checks import GRADIENT
 from backprobe.source.sites import Site
 from backprobe.source.tracer import Tracer, WatchedFrame
-from backprobe.source.user_code import innermost, package
+from backprobe.source.user_code import innermost, is_of_program, package
 from backprobe.tracing.log import ScopeKind
 from backprobe.tracing.none_reads import Returning, line_of, look, look_at_clearing
 from backprobe.tracing.scope import Scope
@@ -370,7 +370,7 @@ class FrameObserver:
             self.tape.entered(frame)
         users = self.users.get(code.co_filename)
         if users is None:
-            users = self.users[code.co_filename] = self._is_users(code.co_filename)
+            users = self.users[code.co_filename] = is_of_program(code.co_filename, self.trace.home)
         if not users or (code.co_freevars and self._is_probed(code)):
             return self._returning(frame) if code.co_name == DIFFERENTIATING else None
         if not self.trace.is_recording:
@@ -403,10 +403,6 @@ class FrameObserver:
         trace, part = self.trace.repeats.now(), self.recompute.repeated()
         caller = self.callers.get(part)
         return None if caller is None else trace.caller_again(*caller)
-
-    def _is_users(self, file: str) -> bool:
-        installed = package(file)
-        return installed is None or (installed != "" and installed == self.trace.home)
 
     def _is_probed(self, code: CodeType) -> bool:
         if is_rewritten(code):
