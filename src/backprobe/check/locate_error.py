@@ -115,8 +115,8 @@ def _element(call: CheckedCall, at: int, cotangent: Any, gradient: Any, place: i
 
 
 def _sample(call: CheckedCall, at: int, cotangent: Any, gradient: Any) -> list[int]:
-    # Return a random sample of elements, and one element known to be wrong. The sample is smaller if the call has many
-    # outputs, because each comparison then takes longer.
+    # Return a random sample of elements, and the element that ``_search`` finds. The sample is smaller if the call has
+    # many outputs, because each comparison then takes longer.
     count = max(FEWEST, min(MOST // 2, NUMBERS // len(call.at_rest)))
     places = call.random.choice(call.values[at].size, count, replace=False)
     return sorted({*map(int, places), _search(call, at, cotangent, gradient)})

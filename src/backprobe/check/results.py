@@ -39,7 +39,7 @@ PARTIAL = UNJUDGED | {"skipped"}
 """Codes of remarks after which the heading of the report claims only that the checked calls are right."""
 
 
-MOST_TWICE = 64  # number of calls whose second derivatives are checked because the program differentiates gradients
+MOST_TWICE = 64  # the most calls that are kept to check their second derivatives when the program is over
 # second derivatives are not checked for calls whose arguments have more elements, because copies of the arguments are
 # kept until the program ends
 LARGEST_TWICE = 2**20

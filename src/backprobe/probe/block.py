@@ -1,7 +1,7 @@
 """The block form: a probe around code that runs unchanged, including any ``backward()`` that it calls itself.
 
 In PyTorch the program runs backward itself, and the block only observes. In TensorFlow the probe opens a tape for the
-block, and differentiates one of the block's variables when the block ends.
+block. When the block ends, it differentiates one of the block's variables, unless the program itself took gradients.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class BlockRun(Form):
 
     def differentiate(self, differentiator: Differentiator) -> None:
         """Run backward from the block's result. If that is impossible, only a note is added: a program that works
-        without a block must not fail inside one.
+        without a block must not fail inside one. Raises errors about the probe's own arguments.
         """
         try:
             self.noting(partial(self._run_backward, differentiator))

@@ -122,7 +122,9 @@ def _is_returned(run: FailingRun, name: NamedAs) -> bool:
 def so_far(
     run: FailingRun, numbers: Sequence[int] = (), outputs: Sequence[Value] = ()
 ) -> tuple[Record | None, list[int]]:
-    """Return the record up to now, before backward, and the positions of the entries that belong to the captures."""
+    """Return the record up to now, before backward, and the positions of the entries that belong to the captures. None,
+    and no positions, if the framework cannot make a record of an unfinished run.
+    """
     if run.tape.unfinished is None:
         return None, []
     schema = run.trace.schema_so_far(numbers, outputs)
@@ -182,7 +184,8 @@ def _hold(run: FailingRun, tensor: Any, at: TracebackType | None) -> int:
 
 
 def _began(tree: ast.AST, frame: FrameType) -> tuple[str | None, ast.expr | None]:
-    # Return the name of the only differentiating call in a line, and the expression that it differentiates.
+    # Return the name of the only differentiating call in a line, and the expression that it differentiates. Both are
+    # None if there is no such call, or if there are several.
     calls = {
         node: name
         for node in ast.walk(tree)

@@ -93,7 +93,7 @@ def names_in(of: object) -> tuple[str, ...]:
 
 def named_output(trace: Trace, result: Any, of: Any, cotangent: Any, words: Words) -> ProbedOutput | None:
     """Return the value with this name, or an element of it, as the output. None if ``of`` is a path into the result, or
-    no name.
+    if no captured value has this name.
 
     Raises AmbiguousName, BadOutput or NothingToDifferentiate.
     """

@@ -242,7 +242,7 @@ def refuse_never_bound(replacing: Replacing, names: Collection[str], target: Any
 
 
 def missed_in(replacing: Replacing | None) -> Iterator[Reason]:
-    """Return notes on names and patterns that replaced nothing. They are used instead of errors."""
+    """Yield notes on names and patterns that replaced nothing. They are used instead of errors."""
     if replacing is None:
         return
     for one in replacing.missed():

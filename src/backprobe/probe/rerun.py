@@ -186,7 +186,7 @@ class Rerun:
             return not_tried(report, error)
 
     def _remedied(self, report: Report, name: Any, record: Record, limit: Limit) -> Report:
-        # Return the report on missing gradients, with edits that restore the gradients.
+        # Return the report on missing gradients, with edits that restore the gradients, if there are any.
         from backprobe.explain import explain
         from backprobe.remedies import tried, wanted_of
 
@@ -276,9 +276,10 @@ class Rerun:
             return Recording(self.recorded(request or self.request))
 
     def useless(self) -> Sequence[Note]:
-        """Return notes on useless gradients, found by running the program again.
+        """Return notes on useless gradients, found by running the program again. If it raises an error or has a side
+        effect, the only note says so.
 
-        Empty if the program raises an error, or has a side effect.
+        Empty if the framework cannot look for them, with several outputs, or with replaced values.
         """
         if self.backend.useless_in_call is None or len(self.request.asked) > 1 or self.is_replaced:
             return ()

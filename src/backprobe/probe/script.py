@@ -53,7 +53,7 @@ NO_GRADIENT = "the script took no gradient"
 IN_GRAPH = "the script builds a graph for a session, which was not followed"
 GRADIENT = "this is gradient {} of those that the script takes; it was stopped there"
 MOST = 4  # the most findings to keep from parts without backward
-AGAIN = 8  # the most iterations to wait for modules that were not called yet
+AGAIN = 8  # the most iterations to wait for modules that were not called, or for gradients that did not come yet
 CALLED_LATER = "modules that were not called in an earlier iteration were called in a later one"
 USED_LATER = "parameters that got no gradient in an earlier iteration got one in a later one"
 UNUSED = "none of these parameters got a gradient in any of {} iterations"
@@ -227,7 +227,7 @@ class Script:
 
     def _judged(self, recording: Recording) -> Report:
         # Return the report. If there are several outputs and the judge takes only one, return the first report with a
-        # finding.
+        # finding, or the last report if none has one.
         if self.judge is explain or not recording.record.is_of_several:
             return self.judge(recording)
         reports = [self.judge(recording.of(key)) for key in recording.output_keys]

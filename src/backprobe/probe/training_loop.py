@@ -179,8 +179,8 @@ class TrainingLoop:
             self.is_stopped = self.over(block, error) or self.is_stopped
 
     def open(self, frame: FrameType) -> bool:
-        """Begin a block in a frame, if the framework is imported and the source of the frame can be read. Returns
-        whether it began.
+        """Begin a block in a frame, if a framework with blocks is imported and the source of the frame can be read.
+        Returns whether it began.
         """
         framework = next((one for one in self.frameworks if is_imported(one)), None)
         if framework is None or not _can_hold(frame.f_code):
