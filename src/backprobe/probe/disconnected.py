@@ -31,15 +31,18 @@ def disconnected(record: Record | None) -> Record | None:
     return record.with_entries(cut) if cut else None
 
 
-def recorded(run: TargetRun, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Recording:
-    """Return the recording of a run, even if the run's output depends on no differentiated value.
+def recorded(
+    run: TargetRun, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[Recording, NothingToDifferentiate | None]:
+    """Return the recording of a run. If the run's output depends on no differentiated value, also return the error that
+    says so.
 
-    Raises NothingToDifferentiate if no recorded value has a history.
+    Raises this error if no recorded value has a history.
     """
     try:
-        return run.record(args, kwargs)
-    except NothingToDifferentiate:
+        return run.record(args, kwargs), None
+    except NothingToDifferentiate as error:
         record = disconnected(run.cut)
         if record is None:
             raise
-        return Recording(record)
+        return Recording(record), error

@@ -114,7 +114,7 @@ class ScriptGradients:
             run = FunctionRun(request, self.backend)
             try:
                 with again(self.backend, asked):
-                    record = recorded(run, args, kwargs).record
+                    record = recorded(run, args, kwargs)[0].record
                     unused = asked.unused()
                 record = with_own_gradients(record, asked)
                 record = counted(record, asked.wrt, unused, asked.trained)
@@ -134,7 +134,7 @@ class ScriptGradients:
 
         def anew(request: Request) -> Record:
             with again(backend, asked):
-                return recorded(FunctionRun(request, backend), tuple(args), kwargs).record
+                return recorded(FunctionRun(request, backend), tuple(args), kwargs)[0].record
 
         given = [value for one in (*args, *kwargs.values()) for _, value in leaves(one)]
         return Rerun(request, backend, args, kwargs, anew, 0.0, versions(backend, given), is_looked_into=True)
