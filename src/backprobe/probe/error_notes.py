@@ -20,6 +20,7 @@ from backprobe.record.entries import Record
 from backprobe.record.quoted_errors import first_line, rest_of
 from backprobe.record.reasons import Reason
 from backprobe.source.sites import Origin, Site, names_read
+from backprobe.source.tracebacks import steps
 from backprobe.source.user_code import package
 from backprobe.tracing.schema import kept
 from backprobe.tracing.trace import Trace
@@ -148,13 +149,9 @@ def raised(error: BaseException, known: str) -> Reason:
 
 
 def _users(step: TracebackType | None) -> TracebackType | None:
-    # Return the innermost line of the program in an error's traceback.
-    found = None
-    while step is not None:
-        if package(step.tb_frame.f_code.co_filename) is None:
-            found = step
-        step = step.tb_next
-    return found
+    # Return the innermost line of the program in an error's traceback; None if there is none.
+    own = [one for one in steps(step) if package(one.tb_frame.f_code.co_filename) is None]
+    return own[-1] if own else None
 
 
 def _mentioned(run: FailingRun, failure: Failure, at: TracebackType) -> Failure:

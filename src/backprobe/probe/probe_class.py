@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from backprobe.backends.discover import find_backend, find_program, is_model
 from backprobe.backends.refusals import refuse
+from backprobe.backends.user_lines import callers
 from backprobe.errors import BadOption, Unsupported
 from backprobe.markup import facts, shown
 from backprobe.probe.block import BlockRun, ModelBlock, PlainBlock
@@ -168,7 +169,4 @@ class Probe(Request, Generic[P, R, T]):
 
 def users_frame(frame: FrameType | None) -> FrameType:
     """Return the frame that contains the ``with`` statement, even if ``contextlib`` entered the block for it."""
-    while frame is not None and package(frame.f_code.co_filename) in ("", "backprobe"):
-        frame = frame.f_back
-    assert frame is not None
-    return frame
+    return next(one for one in callers(frame) if package(one.f_code.co_filename) not in ("", "backprobe"))

@@ -6,6 +6,7 @@ import ast
 import inspect
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import islice
 from operator import itemgetter
 from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Any
@@ -19,6 +20,7 @@ from backprobe.source.locate import is_generated, is_type_expression
 from backprobe.source.marks import Does
 from backprobe.source.none_checks import GRADIENT
 from backprobe.source.sites import Site
+from backprobe.source.tracebacks import steps
 from backprobe.source.tracer import Tracer, WatchedFrame
 from backprobe.source.user_code import innermost, is_of_program, package
 from backprobe.tracing.log import ScopeKind
@@ -357,12 +359,7 @@ class FrameObserver:
 
     def is_of_backward(self, step: TracebackType | None) -> bool:
         """Does an error come from a function of the framework that differentiates?"""
-        step = None if step is None else step.tb_next
-        while step is not None:
-            if self.tape.differentiates(step.tb_frame.f_code):
-                return True
-            step = step.tb_next
-        return False
+        return any(self.tape.differentiates(one.tb_frame.f_code) for one in islice(steps(step), 1, None))
 
     def _entered(self, frame: FrameType) -> WatchedFrame | None:
         code = frame.f_code
