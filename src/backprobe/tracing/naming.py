@@ -266,12 +266,8 @@ class Naming:
 def _came_to_a_callee(value: Value, scope: ScopeId) -> bool:
     # Was the value first seen as an argument of a function that runs for a statement of this scope? Then code in
     # between created it: for example, a library computed it and passed it to a function of the program.
-    if value.number is None or not value.site.is_head:
-        return False
-    above = value.scope.parent
-    while above is not None and above is not scope:
-        above = above.parent
-    return above is not None
+    is_argument = value.number is not None and value.site.is_head
+    return is_argument and value.scope is not scope and scope in value.scope.with_callers()
 
 
 def _is_same(held: tuple[str, Value], found: tuple[str, int]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,6 +57,13 @@ class ScopeId:
         count = self.counts.get(local, 0)
         self.counts[local] = count + 1
         return count
+
+    def with_callers(self) -> Iterator[ScopeId]:
+        """Yield this scope, its caller, the caller's caller, and so on."""
+        scope: ScopeId | None = self
+        while scope is not None:
+            yield scope
+            scope = scope.parent
 
 
 Slot = tuple[tuple[str, "Value"], ...]
