@@ -26,7 +26,7 @@ from backprobe.probe.block_variables import outputs_of, why_not
 from backprobe.probe.caught_errors import CaughtErrors
 from backprobe.probe.error_notes import raised
 from backprobe.probe.form import Form
-from backprobe.probe.model import OUTPUTS_AND_OWN, Modules, Versions, models_of, names_in, unfit_buffers
+from backprobe.probe.model import Modules, OfModel, Versions, models_of, names_in, unfit_buffers
 from backprobe.probe.output import ProbedOutput
 from backprobe.probe.replacements import missed_in, refuse_unknown_paths
 from backprobe.probe.request import Request, name_of
@@ -245,14 +245,8 @@ class BlockRun(Form):
         return f"with {super().spelled(pattern)} as rec:"
 
 
-class ModelBlock(BlockRun):
+class ModelBlock(OfModel, BlockRun):
     """A block around a model: its modules report whenever the program calls it."""
-
-    in_function = False
-    looked_into = OUTPUTS_AND_OWN
-
-    def starts_at(self) -> Any:
-        return models_of(self).call(self.probe.target, (), {}).forward
 
     fit: Collection[str] = ()  # with ``nonfinite``: parameters that were finite when the block began
 
