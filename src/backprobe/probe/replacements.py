@@ -149,7 +149,7 @@ def refuse_unknown_paths(
     parameters = [quote_path(path) for path in call.parameter_paths()]
     hidden = call.hidden_paths()
     for one in replacing.asked:
-        own = _parameters(one, parameters)
+        own = [path for path in parameters if one.pattern.matches(path)]
         if own and (in_block or not models.replaces_parameters) and not one.of_gradient:
             _refuse_parameter(one, own[0], in_block)
         found = [path for path in modules if _is_scope(one, path)]
@@ -163,10 +163,6 @@ def refuse_unknown_paths(
             )
         if not found and not own and call.is_known:
             refuse_missed(one, [path for path in (*modules, *parameters) if path], target)
-
-
-def _parameters(one: Replacement, parameters: Collection[str]) -> list[str]:
-    return [path for path in parameters if one.pattern.matches(path)]
 
 
 def _is_scope(one: Replacement, path: str) -> bool:

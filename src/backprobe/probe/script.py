@@ -172,7 +172,9 @@ class Script:
             if self.answer is None:
                 return
             stopped = STOPPED.format(self.iterations, self.does) if self.iterations else GRADIENT.format(gradients.last)
-            stopped += LATER.format(self.more) if self._may_show_more() else ""
+            # without a finding, ``more`` iterations could show one
+            may_show_more = self.more and self.answer.ok and self.iterations >= self.steps
+            stopped += LATER.format(self.more) if may_show_more else ""
             self.answer = replace(self.answer, notes=(stopped, *self.answer.notes))
         except SystemExit as error:
             if error.code:
@@ -197,11 +199,6 @@ class Script:
         # Add a note if the script ended before the requested number of iterations.
         if self.answer is not None and self.steps > 1 < self.iterations:
             self.answer = replace(self.answer, notes=(ENDED.format(self.iterations, self.does), *self.answer.notes))
-
-    def _may_show_more(self) -> bool:
-        # Did the script stop without a finding, so that examining ``more`` iterations could show one?
-        assert self.answer is not None
-        return bool(self.more and self.answer.ok) and self.iterations >= self.steps
 
     def _over(self, block: LoopPart, error: BaseException | None) -> bool:
         # Called when a part of the script is over. Returns whether enough is known.
