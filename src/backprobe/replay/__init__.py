@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -91,7 +91,8 @@ def replay(path: str | os.PathLike[str], model: Any, *, models: Sequence[Any] = 
             found=kind(model),
             next=f"bp.replay({spelled}, {model.__name__}(...))",
         )
-    beside = [sys.modules[one] for one in (_module_of(model),) if one in sys.modules]
+    home = inspect.getmodule(model)
+    beside = [] if home is None else [home]
     step, said = steps.read(path, asked, lambda name: captures_of(load_backend(name), asked), beside)
     backend = load_backend(step.backend)
     captures = captures_of(backend, asked)
@@ -103,11 +104,6 @@ def replay(path: str | os.PathLike[str], model: Any, *, models: Sequence[Any] = 
         ran = captures.run(model, step, calls)
         report, record = _explained(model, backend, step, calls, ran)
     return _answer(step, said, captures, ran, report, record)
-
-
-def _module_of(model: Any) -> str:
-    owner = model if hasattr(model, "__qualname__") else type(model)
-    return str(getattr(owner, "__module__", ""))
 
 
 def _refuse_misfit(path: Any, model: Any, step: CapturedStep, captures: Captures, backend: Backend, asked: str) -> None:

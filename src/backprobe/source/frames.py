@@ -68,10 +68,7 @@ def _beside_raw(frame: FrameType, name: str, raw: frozenset[str]) -> Any:
     found = _variable(frame, name)
     if found is not UNKNOWN or is_class(code):
         return found
-    for namespace in (frame.f_globals, frame.f_builtins):
-        if name in namespace:
-            return namespace[name]
-    return UNKNOWN
+    return frame.f_globals.get(name, frame.f_builtins.get(name, UNKNOWN))
 
 
 def _locals_of(frame: FrameType, name: str) -> Mapping[str, Any]:

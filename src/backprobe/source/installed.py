@@ -24,6 +24,8 @@ LISTS = ("RECORD", "installed-files.txt")
 """Names of files, in a folder that describes a distribution, that list the distribution's files. In the second one,
 paths are relative to that folder.
 """
+EDITABLE = re.compile(r'"editable"\s*:\s*true')
+"""Found in the ``direct_url.json`` of an editable installation."""
 
 
 class Recorded(NamedTuple):
@@ -54,8 +56,7 @@ def in_folder(file: str) -> tuple[str, str] | None:
 def is_edited(root: str, top: str) -> bool:
     """Is this package only a link to an editable installation, which is the user's own code?"""
     return os.path.islink(f"{root}/{top}") and any(
-        _says_edited(_read(about, "direct_url.json")) and top in (*_tops(_files(about)), *_packages(about))
-        for about in _distributions(root)
+        EDITABLE.search(_read(about, "direct_url.json")) and top in _tops(about) for about in _distributions(root)
     )
 
 
@@ -170,9 +171,6 @@ def _read(about: Any, name: str) -> str:
         return ""
 
 
-def _tops(files: Iterable[str]) -> set[str]:
-    return {file.partition("/")[0] for file in files}
-
-
-def _says_edited(direct_url: str) -> bool:
-    return re.search(r'"editable"\s*:\s*true', direct_url) is not None
+def _tops(about: Any) -> set[str]:
+    # Return the packages and modules of a distribution.
+    return {*(file.partition("/")[0] for file in _files(about)), *_packages(about)}
