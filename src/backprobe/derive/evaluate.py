@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy
 
-from backprobe.derive.tree import KINKED, Apply, Number, Symbol, Tree, expanded, parts
+from backprobe.derive.tree import KINKED, PRIMITIVE, Apply, Number, Symbol, Tree, expanded, parts
 
 ROUNDINGS = 8  # safety factor: a framework's functions may round this many times as often as ours
 
@@ -45,24 +45,7 @@ DTYPES = {
 ERF = numpy.frompyfunc(math.erf, 1, 1)
 JUMPING = ("step", "sign")
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    **{
-        name: getattr(numpy, name)
-        for name in (
-            "exp",
-            "log",
-            "sin",
-            "cos",
-            "tan",
-            "sinh",
-            "cosh",
-            "tanh",
-            "sqrt",
-            "abs",
-            "sign",
-            "maximum",
-            "minimum",
-        )
-    },
+    **{name: getattr(numpy, name) for name in (*PRIMITIVE, "sign") if hasattr(numpy, name)},
     "asin": numpy.arcsin,
     "acos": numpy.arccos,
     "atan": numpy.arctan,
