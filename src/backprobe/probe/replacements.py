@@ -22,6 +22,7 @@ from backprobe.recording import Recording
 from backprobe.tracing.replacing import Instead, Replacement, Replacing
 
 OPTIONS = ("replace", "replace_grad")
+WHY_NAMED = "the names say which values of this program are replaced; the other may have more, or other names"
 
 
 def texts_replaced(probe: Request) -> tuple[str, ...]:
@@ -58,7 +59,7 @@ def check_replacing(option: str, given: Any) -> None:
         raise BadOption(
             f"{option} is a dict from names to what takes their place, not {kind(given)}",
             asked=f"{option}={written(given)}",
-            why=_why_named(given),
+            why=WHY_NAMED if isinstance(given, Recording | Entry) else "",
             next=_named(option, given, example),
         )
     other = next((text for text in given if not isinstance(text, str) or not text or text.startswith("!")), None)
@@ -81,13 +82,6 @@ def _refuse_last(option: str, text: str) -> NoReturn:
         why="which one is last is known only when the program is over",
         next=f"{option}={{{text.replace('#-1', '#0')!r}: ...}}, where #0 is the first",
     )
-
-
-def _why_named(given: Any) -> str:
-    # Return a hint for a user who has passed a recording or entry without a name.
-    if isinstance(given, Recording | Entry):
-        return "the names say which values of this program are replaced; the other may have more, or other names"
-    return ""
 
 
 def _named(option: str, given: Any, example: str) -> str:

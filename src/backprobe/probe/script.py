@@ -215,7 +215,9 @@ class Script:
             return self.iterations >= self.most
         report = self._judged(block.recording if self.uncalled is None else Recording(self._still_lacking(record)))
         if self.probe.options.nonfinite:
-            report = self._with_earlier(report, record)
+            report = self.earlier.explained(report, record)  # values that earlier iterations have left in variables
+            if report.ok:
+                self.earlier.keep(record)
         if record.outputs or error is not None:
             is_enough = self._explained(report) and error is None and not self._is_open(report, record)
             return is_enough and not (report.ok and self.iterations < self.steps)
@@ -229,13 +231,6 @@ class Script:
             return self.judge(recording)
         reports = [self.judge(recording.of(key)) for key in recording.output_keys]
         return next((one for one in reports if not one.ok), reports[-1])
-
-    def _with_earlier(self, report: Report, record: Record) -> Report:
-        # Return the report with findings about values that earlier iterations have left in variables.
-        report = self.earlier.explained(report, record)
-        if report.ok:
-            self.earlier.keep(record)
-        return report
 
     def _still_lacking(self, record: Record) -> Record:
         # Return the record. It lists only those untrained parameters that had no gradient in any iteration so far.
