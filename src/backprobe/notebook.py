@@ -185,7 +185,7 @@ def _asked(names: list[str]) -> str:
 
 
 def _compiled(expression: str | None) -> CodeType | None:
-    # Compile the expression of the cotangent, before anything runs. Raises BadOption.
+    # Compile the expression of the cotangent, if there is one, before anything runs. Raises BadOption.
     if expression is None:
         return None
     try:

@@ -91,7 +91,8 @@ class Chain:
         return {of: edge.contribution for (of, to), edge in self.edges.items() if to == self.between.end}
 
     def _adds_up(self) -> bool | None:
-        # Does the sum over the paths equal the recorded gradient? None if no gradient was recorded for this output.
+        # Does the sum over the paths equal the recorded gradient? None if that cannot be told, for example because no
+        # gradient was recorded for this output.
         if not self.recorded or self.between.start == self.between.end or not self.edges:
             return None
         rounding = NumberRounding.of(self.entries[at].dtype for at in self.between.order)

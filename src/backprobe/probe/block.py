@@ -139,8 +139,8 @@ class BlockRun(Form):
             self.release()
 
     def _rebound(self, error: BaseException, known: str) -> Reason | None:
-        # Return the reason for an error caused by a name that was bound to something new. ``known`` are the notes on
-        # the error.
+        # Return the reason for an error caused by a name that was bound to something new; None for any other error.
+        # ``known`` are the notes on the error.
         if not known:
             return None
         from backprobe.explain.rebound import rebound_reason

@@ -307,7 +307,8 @@ class BridgedRun:
             self.callers.add(self.running[-1].number)
 
     def _watched(self, frame: FrameType) -> Sequence[Any]:
-        # The tensors to observe in a run without bridges.
+        # Return the tensors to observe in a run without bridges: those that the plan names. A run with bridges observes
+        # none.
         return [] if self.plan.targets else [held_at(name, frame, self.bridges.part) for name in self.plan.names]
 
     def passed(self, one: BridgedPass) -> None:

@@ -92,7 +92,7 @@ def _in_place(run: FailingRun) -> Collection[str]:
 
 def unconnected(run: FailingRun) -> Record | None:
     """Return the record of a program whose result depends on no differentiated value. The result is used as the
-    output.
+    output. None if the framework cannot make a record of an unfinished run.
     """
     made = run.trace.read().naming.made
     returned = [value for value in made if any(_is_returned(run, name) for name in value.names)]
@@ -100,8 +100,8 @@ def unconnected(run: FailingRun) -> Record | None:
 
 
 def explain_unconnected(run: FailingRun, error: BackprobeError) -> Record | None:
-    """Add to an error the lines that disconnect the result from all differentiated values. Returns the record of the
-    run.
+    """Add to an error the lines that disconnect the result from all differentiated values, if they are known. Returns
+    the record of the run, or None.
     """
     from backprobe.explain.graph_errors import cut_note, frozen_note, of_note
 

@@ -89,8 +89,8 @@ class Form:
         return self.probe.target
 
     def file(self) -> str | None:
-        """Return the file in which the run starts. Other code of the same installed package is followed like the user's
-        own.
+        """Return the file in which the run starts; None if no Python function is known. Other code of the same
+        installed package is followed like the user's own.
         """
         inner = innermost(self.starts_at())
         return None if inner is None else inner.__code__.co_filename
@@ -168,11 +168,13 @@ class Form:
         return None
 
     def source_names(self) -> Sequence[str]:
-        """Return the names that the program's source binds, even in code that the run does not reach."""
+        """Return the names that the program's source binds, even in code that the run does not reach. A block knows
+        none.
+        """
         return ()
 
     def known_names(self) -> Sequence[str]:
-        """Return all names of the program, even of code that did not run. They are used for suggestions."""
+        """Return further names of the program, even of code that did not run. They are used for suggestions."""
         return ()
 
 

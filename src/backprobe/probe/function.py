@@ -85,7 +85,7 @@ class FunctionRun(TargetRun):
 
     def _left_as_numbers(self) -> str:
         # Return advice for users who want numbers not to be differentiated: name the tensors among the arguments, or
-        # one number.
+        # one number. Empty if there is no tensor, and only one number.
         numbers, given = [*self.lifted_numbers], self.bound.arguments
         tensors = [name for name, value in given.items() if name not in numbers and self._is_floating(value)]
         if tensors:

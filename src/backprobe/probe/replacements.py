@@ -26,7 +26,7 @@ WHY_NAMED = "the names say which values of this program are replaced; the other 
 
 
 def texts_replaced(probe: Request) -> tuple[str, ...]:
-    """Return the names and patterns of all values and gradients that are replaced."""
+    """Return the names and patterns of all values and gradients that the user replaces."""
     if isinstance(probe.replace, Instead):
         return ()
     return tuple(dict.fromkeys(text for option in OPTIONS for text in getattr(probe, option) or {}))

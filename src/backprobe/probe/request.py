@@ -69,7 +69,7 @@ class Request:
 
     @property
     def chosen(self) -> str | tuple[str, ...] | None:
-        """The names to record, as a key for caches."""
+        """``select``, as a key for caches: a list becomes a tuple."""
         return self.select if self.select is None or isinstance(self.select, str) else tuple(self.select)
 
     @functools.cached_property

@@ -1,4 +1,4 @@
-"""Runs a whole script as ``python script.py`` would, and reports on the first iteration with a finding."""
+"""Runs a whole script as ``python script.py`` would, and reports on the first iteration with a finding, if any."""
 
 from __future__ import annotations
 

@@ -164,7 +164,8 @@ def _refuse_suspended(node: ast.expr | ast.stmt, lines: Sequence[str]) -> None:
 
 
 def _cell_magic(tree: ast.Module) -> str | None:
-    # Return the name of the cell magic, which IPython has translated to a call, if the cell consists only of this call.
+    # Return the name of the cell magic, which IPython has translated to a call, if the cell consists only of this call;
+    # otherwise None.
     match tree.body:
         case [ast.Expr(ast.Call(ast.Attribute(attr="run_cell_magic"), [ast.Constant(name), *_]))]:
             return str(name)

@@ -60,8 +60,8 @@ def variables_in(frame: FrameType) -> dict[str, Any]:
 
 
 def _beside_raw(frame: FrameType, name: str, raw: frozenset[str]) -> Any:
-    # Return the value of a variable in a frame. Some variables of the frame must not be read, so each variable is read
-    # separately.
+    # Return the value of a variable in a frame, or ``UNKNOWN``. Some variables of the frame must not be read, so each
+    # variable is read separately.
     code = frame.f_code
     if name in raw and name in code.co_freevars:
         return UNKNOWN
@@ -198,7 +198,8 @@ def _namespace(owner: Any) -> Mapping[str, Any]:
 
 
 def _bound(found: Any, owner: Any) -> Any:
-    # Return the value of an attribute of a type as an object of this type would return it.
+    # Return the value of an attribute of a type as an object of this type would return it; ``UNKNOWN`` if that would
+    # run code of the program.
     if isinstance(found, FunctionType) and not isinstance(owner, type):
         return MethodType(found, owner)
     if isinstance(found, staticmethod):
@@ -218,7 +219,8 @@ def _bound(found: Any, owner: Any) -> Any:
 
 
 def _sum(left: Any, right: Any, is_negative: bool) -> Any:
-    # Return the sum or difference of two integers, such as ``i + 1``, because no code of the program computes it.
+    # Return the sum or difference of two integers, such as ``i + 1``, because no code of the program computes it. For
+    # anything else return ``UNKNOWN``.
     if type(left) is not int or type(right) is not int:
         return UNKNOWN
     return left - right if is_negative else left + right

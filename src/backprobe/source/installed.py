@@ -44,7 +44,9 @@ class Recorded(NamedTuple):
 
 
 def in_folder(file: str) -> tuple[str, str] | None:
-    """Return the folder of installed packages that contains a file, and the package or module of the file."""
+    """Return the folder of installed packages that contains a file, and the package or module of the file. None if the
+    file is in no such folder.
+    """
     parts = file.split("/")
     for at, part in enumerate(parts[1:-1], 1):
         if part in FOLDERS or part.endswith(EGG):
@@ -62,7 +64,7 @@ def is_edited(root: str, top: str) -> bool:
 
 def recorded_package(file: str) -> str | None:
     """Return the package or module of a file, according to the list of files of a distribution in any folder or archive
-    on the path.
+    on the path; None if no list has the file.
     """
     parts = file.split("/")
     searched = _searched(tuple(sys.path_importer_cache))

@@ -39,7 +39,7 @@ def is_read(one: Binding, found: Rebound) -> bool:
 
 
 def is_read_elsewhere(one: Binding, found: Rebound) -> bool:
-    """Is the new value also read on other lines?"""
+    """Is the new value also read on other lines? Of an attribute this is not known, and counts as true."""
     return "." in found.name or any(node.lineno != one.line for node in _reads(one, found))
 
 
@@ -82,8 +82,8 @@ def _reads(one: Binding, found: Rebound) -> Iterator[ast.Name]:
 
 
 def _needed(node: ast.AST, found: Rebound) -> ast.AST | None:
-    # Return the name's node, or the call or attribute around it, if it uses the name as the failing expression does.
-    # Such a use needs the name's old meaning.
+    # Return the part of a node that needs the old meaning, should it be the name: what is called, or what has the item
+    # or attribute, where the failing expression uses the name in this way. None for other nodes.
     failed = found.failed
     match node:
         case ast.Name() if node is failed.node:

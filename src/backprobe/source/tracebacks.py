@@ -64,7 +64,7 @@ def steps(trace: TracebackType | None) -> Iterator[TracebackType]:
 
 
 def without(trace: TracebackType | None, is_left_out: Callable[[TracebackType], bool]) -> TracebackType | None:
-    """Return a traceback without some of its steps."""
+    """Return a traceback without some of its steps; None if no step is left."""
     rest = None
     for one in reversed(list(steps(trace))):
         if not is_left_out(one):

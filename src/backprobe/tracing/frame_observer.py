@@ -393,8 +393,8 @@ class FrameObserver:
         return Returning(self.kept, frame.f_back, call) if is_asked else None
 
     def _caller_of_repeated(self) -> Scope | None:
-        # Return the scope from which a checkpoint recomputes a part. The scope belongs to the trace of the
-        # recomputation.
+        # Return the scope from which a checkpoint recomputes a part now; None if no part is recomputed. The scope
+        # belongs to the trace of the recomputation.
         if self.recompute is None:
             return None
         trace, part = self.trace.repeats.now(), self.recompute.repeated()

@@ -54,8 +54,8 @@ class Repeats(Generic[T]):
         return self.again[part][0]
 
     def transcripts(self) -> Sequence[Transcript]:
-        """Return the transcripts to which new names are added now: that of a first run, that of a recomputation, or
-        both.
+        """Return the transcripts to which new names are added now: that of a first run, that of a recomputation, both,
+        or none.
 
         If checkpoints are nested, both are returned while the outer part is recomputed, because the inner part will be
         recomputed again.

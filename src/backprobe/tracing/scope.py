@@ -107,7 +107,9 @@ class Recorder(Protocol):
         """Forget these names of a scope."""
 
     def look(self, scope: Scope, at: int, value: Any) -> None:
-        """Called when a statement that binds ``value`` is over. It may have changed the containers that it mentions."""
+        """Called when a statement is over, with the value that it binds or computes, if known. It may have changed the
+        containers that it mentions.
+        """
 
     def leave(self, scope: Scope) -> None:
         """Called when a scope ends. None of its names is live any more."""

@@ -136,8 +136,8 @@ class ScopeNames:
     enclosing: ScopeNames | None = None  # the names of the function in which this one is defined
 
     def sees(self, name: str) -> Slot | None:
-        """Return the values that a name means in this function. The name is a variable of its own, or of an enclosing
-        function.
+        """Return the values that a name means in this function; None if it holds none. The name is a variable of the
+        function, or of an enclosing function.
         """
         if name in self.slots or (owner := self._owner(name)) is None:
             return self.items.get(name) if name in self.items else self.slots.get(name)
