@@ -76,8 +76,8 @@ class GraphRun:
         self.names = _full_names(self.nodes)
         wanted = [at for at, node in enumerate(self.nodes) if node.is_output or self._is_wanted(at, node)]
         for pattern in self.selection.unmatched(full for own in self.names for full in own):
-            known = [strip(names[0]).removeprefix(":") for names in self.names]
-            refuse_unmatched(pattern.text, known, f"the graph of {self.program.name}", self._spelled)
+            bare = [strip(names[0]).removeprefix(":") for names in self.names]
+            refuse_unmatched(pattern.text, bare, f"the graph of {self.program.name}", self._spelled)
         return cotangent, wanted
 
     def _given(self, output: Any, cotangent: Any, program: GraphExecution) -> Any:

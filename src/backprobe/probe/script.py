@@ -132,7 +132,7 @@ class Script:
         self.before: dict[str, None] = {}  # sentences about findings in parts without backward, in order
         self.last: Report | None = None  # the report on the last part without backward
         self.uncalled: set[str] | None = None  # parameters without a gradient while some module was not called
-        # True if no module with these parameters was called. False if modules ran, but with other tensors as
+        # True if a module with some of these parameters was not called. False if modules ran, but with other tensors as
         # parameters.
         self.is_uncalled = False
         self.iterations = self.values = self.gradients = 0

@@ -65,7 +65,9 @@ class LoopPart(PlainBlock):
 
     @property
     def backward_passes(self) -> int:
-        """The number of passes that have added their gradients to the leaves."""
+        """The number of passes that have added their gradients to the leaves; with a framework's own tape, of all
+        passes.
+        """
         return self.passes if isinstance(self.tape, Differentiator) else len(self.summed)
 
     @property
