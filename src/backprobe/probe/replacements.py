@@ -189,7 +189,7 @@ def refuse_missed(one: Replacement, known: Collection[str], target: Any, why: st
 
 
 def _refuse_part(one: Replacement, known: Collection[str]) -> None:
-    # Raise BadOption for a name followed by an index.
+    # Raise BadOption for a known name that is followed by an index.
     indexed = INDEXED.fullmatch(one.text)
     if indexed is None:
         return

@@ -85,7 +85,7 @@ class Cell:
         return tuple(found)
 
     def value(self, name: str, default: Any = None) -> Any:
-        """Return the current value of a name."""
+        """Return the current value of a name, or the default."""
         return self.locals.get(name, self.globals.get(name, default))
 
     def calls(self, method: str) -> int | None:

@@ -52,7 +52,7 @@ def _renamed_import(one: Binding, name: str) -> str:
 
 
 def _column(one: Binding, line: str, name: str) -> int:
-    # Return the column of the bound name in a line.
+    # Return the column of the bound name in a line; -1 if it is not found.
     if isinstance(one.node, ast.Attribute):
         return _encoded(line, (one.node.end_col_offset or 0) - len(name.encode()))
     at = _encoded(line, one.node.col_offset)

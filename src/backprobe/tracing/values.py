@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from backprobe.record.entries import GradStatus
@@ -172,21 +172,17 @@ class ScopeNames:
             self.items.pop(key, None)
 
     def snapshot(self) -> ScopeNames:
-        """Return a copy of the current names. The running statement counts as over."""
-        return ScopeNames(
-            self.id,
-            None,
-            (),
-            self.slots,
-            dict(self.items),
-            set(),
-            dict(self.carried),
-            {},
-            [*self.calls],
-            [*self.returned],
-            self.lines,
-            self.own,
-            self.enclosing,
+        """Return a copy of the current names, and of what the running statement has called so far."""
+        return replace(
+            self,
+            parent=None,
+            transcripts=(),
+            items=dict(self.items),
+            filled=set(),
+            carried=dict(self.carried),
+            passed_over={},
+            calls=[*self.calls],
+            returned=[*self.returned],
         )
 
     def release(self) -> None:
