@@ -147,7 +147,9 @@ class CheckResults:
             self.wrong.setdefault((site, wrong.input, is_second), []).append(one)
 
     def add_second(self, calls: Recheck) -> None:
-        """Check second derivatives of the calls whose gradients the program has differentiated."""
+        """Check second derivatives of the calls that were kept and whose gradients the program has differentiated. Of
+        the others, only their number is stored.
+        """
         if not calls.differentiates_twice:
             return
         for right in self.right.values():

@@ -29,7 +29,7 @@ class NumberRounding:
 
     @classmethod
     def of(cls, dtypes: Iterable[str | None]) -> NumberRounding:
-        """Return the lowest precision among some dtypes."""
+        """Return the lowest precision among some dtypes; double precision if none of them is known."""
         found = [DTYPES[dtype] for dtype in dtypes if dtype in DTYPES] or [DTYPES["float64"]]
         return max(found, key=lambda rounding: rounding.eps)
 

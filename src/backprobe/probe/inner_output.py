@@ -185,7 +185,7 @@ class Captured:
 
     def tensor(self, at: int, reading: Reading) -> Any:
         """Return the tensor of a capture, as it is when the program ends. Raises BadOutput if the value is not a
-        tensor.
+        tensor, was written to since, or is inside a transformation.
         """
         number = self.numbers[at]
         if number is None:

@@ -175,7 +175,7 @@ class Rerun:
             return None
 
     def tried(self, report: Report, name: Any, record: Record, limit: Limit) -> Report:
-        """Return the report after its remedies were tried. For this, the program runs again with edited text."""
+        """Return the report after its remedies were tried, if the program may run again with edited text."""
         from backprobe.experiments import not_tried
 
         try:

@@ -131,7 +131,7 @@ class Script:
         self.answer: Report | None = None
         self.before: dict[str, None] = {}  # sentences about findings in parts without backward, in order
         self.last: Report | None = None  # the report on the last part without backward
-        self.uncalled: set[str] | None = None  # parameters without a gradient while some module was not called
+        self.uncalled: set[str] | None = None  # parameters without a gradient so far, if they may get one later
         # True if a module with some of these parameters was not called. False if modules ran, but with other tensors as
         # parameters.
         self.is_uncalled = False

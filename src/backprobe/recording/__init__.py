@@ -188,9 +188,10 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
             raise error
 
     def select(self, patterns: str | Sequence[str]) -> dict[str, Entry[T]]:
-        """The entries whose names match a pattern, or one of several patterns, by printed name.
+        """The entries whose names match a pattern, or one of several patterns, by printed name. Patterns that begin
+        with ``!`` exclude entries.
 
-        Raises NothingMatched if a pattern matches no entry.
+        Raises NothingMatched if another pattern matches no entry.
         """
         texts = texts_of(patterns)
         compiled = [compile_pattern(text, in_function=True) for text in texts]
