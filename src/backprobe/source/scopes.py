@@ -209,22 +209,13 @@ class _Reader(ast.NodeVisitor):
 
     visit_AsyncWith = visit_With
 
-    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:
-        if node.name is not None:
-            self._add(node.name, node, How.EXCEPT, node)
+    def _caught(self, node: ast.ExceptHandler | ast.MatchAs | ast.MatchStar | ast.MatchMapping) -> None:
+        name = node.rest if isinstance(node, ast.MatchMapping) else node.name
+        if name is not None:
+            self._add(name, node, How.EXCEPT if isinstance(node, ast.ExceptHandler) else How.MATCH, node)
         self.generic_visit(node)
 
-    def visit_MatchAs(self, node: ast.MatchAs | ast.MatchStar) -> None:
-        if node.name is not None:
-            self._add(node.name, node, How.MATCH, node)
-        self.generic_visit(node)
-
-    visit_MatchStar = visit_MatchAs
-
-    def visit_MatchMapping(self, node: ast.MatchMapping) -> None:
-        if node.rest is not None:
-            self._add(node.rest, node, How.MATCH, node)
-        self.generic_visit(node)
+    visit_ExceptHandler = visit_MatchAs = visit_MatchStar = visit_MatchMapping = _caught
 
     def visit_Import(self, node: ast.Import | ast.ImportFrom) -> None:
         for alias in node.names:
