@@ -31,7 +31,7 @@ OPTIONS = (
 
 @dataclass(frozen=True)
 class Request:
-    """A target, the names to record, and the options of the recording, all checked."""
+    """A target, the names to record, and the options of the recording. The options, names and outputs are checked."""
 
     target: Any
     select: str | Sequence[str] | None = None

@@ -256,7 +256,8 @@ def joined(expression: ast.expr) -> tuple[str, ...]:
 
 
 def _joined(expression: ast.expr) -> Iterator[ast.expr]:
-    # Yield the parts that are concatenated: containers with a name, and literals, whose elements are new.
+    # Yield the parts that are concatenated: containers with a name, literals, whose elements are new, and other
+    # expressions.
     match expression:
         case ast.BinOp(left=left, op=ast.Add() | ast.BitOr(), right=right):
             yield from (*_joined(left), *_joined(right))
