@@ -140,7 +140,7 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about values and code that could not be observed."""
+        """Sentences about what could not be observed, and about how the program ran."""
         return tuple(map(str, self.record.notes))
 
     def __iter__(self) -> Iterator[str]:

@@ -57,7 +57,7 @@ class ComparedBits:
 
     @classmethod
     def of(cls, step: CapturedStep, ran: RanCalls) -> ComparedBits:
-        """Compare all outputs and gradients that are known from both runs."""
+        """Compare all outputs and gradients of the original step. One that the new run lacks counts as different."""
         outputs = [
             (f"{call.path}:return{path}", known["digest"] == now.get(path, {}).get("digest"))
             for call, now in zip(step.calls, ran.returned, strict=True)

@@ -1,4 +1,4 @@
-"""Finds the names of values while a program runs, and exchanges the values that are to be replaced."""
+"""Finds the names of values while a program runs, and exchanges the values to replace."""
 
 from __future__ import annotations
 
@@ -75,7 +75,9 @@ class ReplacedNames:
             self.trace.record(was_recording)
 
     def went_on(self, full: str, value: Any) -> None:
-        """Called after the program has continued with an exchanged value, which is now bound to this full name."""
+        """Called after the program has continued with a value that may have been exchanged, and that is now bound to
+        this full name.
+        """
         self.replacing.went_on(full, self.trace.codes.leaves_or_itself(value))
 
     def parameter(self, path: str, tensor: Any) -> tuple[Any, Marks]:

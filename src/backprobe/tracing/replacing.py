@@ -110,7 +110,7 @@ class Replacing:
         self.for_name = Decisions(lambda name: [one for one in asked if one.names(name)])
 
     def missed(self) -> list[Replacement]:
-        """Return the replacements whose names have never occurred."""
+        """Return the replacements that have replaced nothing."""
         return [one for one in self.asked if one not in self.matched]
 
     def refuse_compiled(self, name: str) -> None:
