@@ -110,7 +110,7 @@ class Script:
 
     With ``nonfinite=True`` the first iteration with a finding is explained. Otherwise the first ``steps`` iterations
     that run ``backward()`` are examined, and the first one with a finding or an error is explained. Then the script is
-    stopped, because later iterations only show the same problem or its consequences.
+    stopped, because later iterations usually show only the same problem or its consequences.
     """
 
     def __init__(

@@ -71,8 +71,9 @@ def replay(path: str | os.PathLike[str], model: Any, *, models: Sequence[Any] = 
     (True, 'return h / h.sum()')
 
     During the run the model has the parameters, buffers and modes of the step, and draws the same random numbers.
-    Afterwards the model and the random states are restored. With the same machine and versions, all bits are the same.
-    If the step's GPU is not available, the step runs on the CPU, and numbers may differ by rounding.
+    Afterwards the model and the random states are restored. With the same machine and versions, all bits are the same,
+    unless an operation is not deterministic or the forward reads something that is not in the step. If the step's GPU
+    is not available, the step runs on the CPU, and numbers may differ by rounding.
 
     - ``path``: the folder that ``bp.guard(model, capture=path)`` or ``bp.watch(..., guard=path)`` wrote.
     - ``model``: a model of the same class and sizes. For a captured gradient in JAX it is the differentiated function.
