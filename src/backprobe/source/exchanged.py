@@ -132,17 +132,19 @@ def _lines(code: CodeType) -> Iterator[int]:
 def _undecorate(edit: Edit, alive: Sequence[FunctionType], undo: list[Any]) -> None:
     # Replace a decorated function by the undecorated one in the module or class that holds it.
     *path, name = edit.undecorated.split(".")
-    same = [one for one in alive if one.__qualname__ == edit.undecorated and not hasattr(one, "__wrapped__")]
-    inside = same[0] if same else None
+    same = (one for one in alive if one.__qualname__ == edit.undecorated and not hasattr(one, "__wrapped__"))
+    inside = next(same, None)
     owner: Any = None if inside is None else inside.__globals__
     for step in path:
-        owner = None if owner is None else owner.get(step) if isinstance(owner, dict) else vars(owner).get(step)
-    held = owner.get(name) if isinstance(owner, dict) else vars(owner).get(name) if owner is not None else None
+        owner = _named(owner).get(step)
+    held = _named(owner).get(name)
     if inside is None or getattr(held, "__wrapped__", None) is not inside:
         raise NotExchanged("the decorated function is not found")
-    if isinstance(owner, dict):
-        undo.append(lambda: owner.__setitem__(name, held))
-        owner[name] = inside
-    else:
-        undo.append(lambda: setattr(owner, name, held))
-        setattr(owner, name, inside)
+    put = owner.__setitem__ if isinstance(owner, dict) else partial(setattr, owner)
+    undo.append(partial(put, name, held))
+    put(name, inside)
+
+
+def _named(owner: Any) -> Mapping[str, Any]:
+    # Return what the names in a namespace or class refer to; nothing for None.
+    return owner if isinstance(owner, dict) else {} if owner is None else vars(owner)
