@@ -156,8 +156,8 @@ class _InputCheck:
 
     def _confirmed(self, is_known: bool) -> Wrong | None:
         # Repeat the comparison along other directions, with other steps. Return the error if it shows again; otherwise
-        # None. A difference that was only noise is unlikely
-        # to appear again, and terms that cancel along one direction are unlikely to cancel along several.
+        # None. A difference that was only noise is unlikely to appear again, and terms that cancel along one direction
+        # are unlikely to cancel along several.
         call, at = self.call, self.at
         for _ in range(AGAIN):
             direction = call.direction(at)

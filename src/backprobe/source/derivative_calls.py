@@ -36,7 +36,7 @@ class DerivativeCall:
 
 def derivative_calls(nodes: Iterable[ast.AST], package: str, names: Collection[str]) -> list[DerivativeCall]:
     """Return the calls of a package's functions that have these names, in line order. A function may also be called by
-    the name under which the code imports it.
+    its bare name, if the code imports this name.
     """
     every = [part for node in nodes for part in ast.walk(node)]
     bare = {*_imported(every, package, names)}
