@@ -450,3 +450,9 @@ class Record:
     def is_of_several(self) -> bool:
         """Are there several outputs, none of which is the default?"""
         return bool(self.by_output) and self.default_output is None
+
+    def with_entries(self, changed: Mapping[Position, Entry]) -> Record:
+        """Return the record with these entries at their positions, and the other entries as they are."""
+        if not changed:
+            return self
+        return replace(self, entries=tuple([changed.get(at, entry) for at, entry in enumerate(self.entries)]))
