@@ -6,7 +6,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 
-from backprobe.markup import Html, row, table
+from backprobe.markup import Html, Printed, element, row, shown, table
 from backprobe.show.columns import GAP, elided, in_columns
 
 MOST = 60  # the most rows of a table
@@ -45,6 +45,24 @@ def html_table(titles: Cells, rows: Sequence[Cells]) -> Html:
         titles,
         [*(row(*cells) for cells in head), *([row(_more(left))] if left else []), *(row(*cells) for cells in tail)],
     )
+
+
+class NumberTable(Printed):
+    """A result that prints as a heading, a table of numbers, and lines below the table."""
+
+    def _parts(self) -> tuple[str, Cells, Sequence[Cells], Sequence[str]]:
+        # The heading, the titles and the rows of the table, and the lines below. Without titles there is no table.
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        heading, titles, rows, below = self._parts()
+        return "\n".join([heading, *(text_table(titles, rows, columns()) if titles else []), *below])
+
+    def _repr_html_(self) -> Html:
+        heading, titles, rows, below = self._parts()
+        made = [html_table(titles, rows)] if titles else []
+        notes = [element("div", line, class_="note") for line in below]
+        return shown(element("div", heading, class_="heading"), *made, *notes)
 
 
 def columns() -> int:
