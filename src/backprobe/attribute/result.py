@@ -12,6 +12,7 @@ from backprobe.attribute.drawing import drawable
 from backprobe.attribute.exact_edges import exact_edges
 from backprobe.draw import Drawing, draw
 from backprobe.errors import NoGradient, NotSaved
+from backprobe.findings.finding import plain
 from backprobe.findings.phrasing import plural
 from backprobe.probe.request import spelled_as
 from backprobe.record.entries import Record
@@ -202,20 +203,23 @@ class Attribution(NumberTable):
     def to_dict(self) -> dict[str, Any]:
         """The numbers as plain data for ``json.dumps``; NaN and Inf become strings, such as ``"NaN"``."""
         edges = [
-            {"source": source, "target": target, "attribution": text.plain(number)}
+            {"source": source, "target": target, "attribution": number}
             for (source, target), number in self.edges.items()
         ]
-        known = {"clean": self.clean, "corrupt": self.corrupt, "change": self.change, "sum": self.sum}
-        return {
+        known = {
             "target": self.target,
             "of": self.of,
-            **{name: text.plain(number) for name, number in known.items()},
+            "clean": self.clean,
+            "corrupt": self.corrupt,
+            "change": self.change,
+            "sum": self.sum,
             "steps": self.steps,
-            "first": [*self.first],
-            "attributions": {name: text.plain(number) for name, number in self.numbers.items()},
+            "first": self.first,
+            "attributions": self.numbers,
             "edges": edges,
-            "notes": [*self.notes],
+            "notes": self.notes,
         }
+        return {name: plain(one) for name, one in known.items()}
 
     def to_dataframe(self, *, edges: bool = False) -> Any:
         """A pandas data frame with a row for each value, or for each edge; of Polars if only Polars is installed.
