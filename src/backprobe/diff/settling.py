@@ -74,8 +74,8 @@ def _others(comparison: Comparison, row: Row, read: tuple[Rows, Rows] | None) ->
 
 
 def _unlike(comparison: Comparison) -> Sequence[int]:
-    # Return pairs of return values that differ far more than everything computed from them. Pairs that were found before
-    # are skipped in what is computed from a value, so the last values come first.
+    # Return pairs of return values that differ far more than everything computed from them. Pairs that were found
+    # before are skipped in what is computed from a value, so the last values come first.
     found: set[int] = set()
     rows = comparison.rows
     for at in reversed(comparison.order):
