@@ -122,7 +122,7 @@ def _numbers(
     attempts = numpy.append(made, numpy.full(len(info) - len(made), made[-1] if len(made) else 0))
     new = numpy.flatnonzero((info["step"] > last) | (attempts > attempt))
     rows = reader.rows()
-    names = {field: [name for name, kind in rows if kind == field.partition(".")[0]] for field in fields}
+    names = {field: reader.names_of(field.partition(".")[0]) for field in fields}
     size = max(1, AT_ONCE // max(1, len(rows)))
     for low in range(int(new[0]) if len(new) else len(info), len(info), size):
         high = min(low + size, len(info))
