@@ -79,14 +79,14 @@ class _Aligning:
         self._rebound()
 
     def _named(self, full: str, to: str, *, is_renamed: bool) -> int | None:
-        # Return the entry of ``b`` with this name and the same counts; for a renamed name, or else the one at the same
-        # place if both programs have the name equally often. Return None if there is none, if the two belong to return
-        # values with other parts, or if the two bindings have neither operation nor inputs in common.
+        # Return the entry of ``b`` with this name and the same counts. If there is none, but a renamed name occurs
+        # equally often in both programs, return the one at the same place. Return None if there is no such entry, if
+        # the two belong to return values with other parts, or if they have neither operation nor inputs in common.
         #
         # If one program has the name more often, the entries must also have equal shapes and be no output. A module
         # that is called more often, such as once for each micro-batch, has values of other shapes, and each occurrence
-        # of an output has its own loss. If the name is bound more often, only the first binding of a given value
-        # counts here; ``_rebound`` handles the others.
+        # of an output has its own loss. If the name is bound more often within a call, only the first bindings of
+        # arguments and parameters are matched here; ``_rebound`` handles the others.
         own, others = self.a.graph.calls[strip(full)], self.b.graph.calls.get(to, [])
         same = [other for other in others if counts(other) == counts(full)]
         if not same and len(own) == len(others) and is_renamed:
@@ -134,8 +134,8 @@ class _Aligning:
         self._only_ones(partners)
 
     def _by_module(self, full: str, partners: Partners) -> tuple[int | None, str]:
-        # The entry with this name in the partner module, and how the module's partner was found. None if the module has
-        # no other partner than the one of its own name, if no entry has the name, or if one of the two has no value.
+        # The entry with this name in the partner module, and how the module's partner was found. None for a parameter,
+        # if the partner has the same name, if no entry has the name, or if one of the two entries has no value.
         scope, local = split(full)
         other, how = self._scope(strip(scope), partners)
         if local is None or other == strip(scope):

@@ -241,7 +241,7 @@ class RunReader:
         return min(lasts)
 
     def field(self, names: Sequence[str], field: str) -> tuple[NDArray[numpy.int64], Matrix]:
-        """The steps, and a field of these names as names × steps. Without any number a mean is NaN, and a count 0."""
+        """The steps, and a field of these names as names × steps; NaN if there is no number."""
         if field == LOGGED:
             rows = self._rows_of((name, LOGGED) for name in names)
             steps, columns = self.columns(rows, ("count", "finite", "nan", "posinf", "neginf", "sum"))
