@@ -16,7 +16,7 @@ from backprobe.exports import schema
 from backprobe.exports.places import Place
 from backprobe.record.statistics import COLUMNS, columns_for
 from backprobe.storage.runs.layout import INFO
-from backprobe.storage.runs.merged import LOGGED, RATIO, RunReader
+from backprobe.storage.runs.merged import LOGGED, OF_LOGGED, RATIO, RunReader
 from backprobe.storage.runs.reader import FileIndex, RankFile
 
 AT_ONCE = 1 << 18
@@ -217,5 +217,5 @@ def _columns(fields: Sequence[str]) -> tuple[str, ...]:
     wanted = {"rms" if field == RATIO else field.rpartition(".")[2] for field in fields if field != LOGGED}
     needed = {"count", "finite", *columns_for(wanted)}
     if LOGGED in fields:
-        needed |= {"nan", "posinf", "neginf", "sum"}
+        needed |= {*OF_LOGGED}
     return tuple(column for column in COLUMNS if column in needed)

@@ -169,12 +169,17 @@ def _of_graphs(alive: Sequence[Alive], frame: FrameType) -> list[Held]:
             lost.append(one)
         else:
             found.setdefault((one.kind, holder.path.partition("[")[0]), (holder, []))[1].append(one)
-    grown = [(holder, own) for holder, own in found.values() if len(frozenset().union(*(one.steps for one in own))) > 1]
+    grown = [(holder, own) for holder, own in found.values() if len(_steps(own)) > 1]
     return [*(_held(holder, own) for holder, own in grown), *([] if grown else _cycles(lost))]
 
 
+def _steps(own: Sequence[Alive]) -> frozenset[int]:
+    # The steps of some objects together.
+    return frozenset().union(*(one.steps for one in own))
+
+
 def _held(holder: Holder, own: Sequence[Alive]) -> Held:
-    steps = frozenset().union(*(one.steps for one in own))
+    steps = _steps(own)
     of_step: dict[frozenset[int], list[int]] = defaultdict(list)
     for one in own:
         of_step[one.steps].append(one.nbytes)
@@ -202,7 +207,7 @@ def _cycles(lost: Sequence[Alive]) -> list[Held]:
             cycles[one.source].append(one)
     found = []
     for source, own in cycles.items():
-        steps: frozenset[int] = frozenset().union(*(one.steps for one in own))
+        steps = _steps(own)
         if len(steps) > 1 and not own[0].is_carried:
             kept = sum(one.nbytes for one in own)
             text, remedy = about_cycle(len(steps), kept, source)

@@ -50,7 +50,7 @@ class Depth:
         norms = numpy.where(norms > 0, norms, numpy.nan)  # norms of exactly 0 have a rule of their own
         ratio, *masks = along(norms)
         for kind, mask in zip(MEND, masks, strict=True):
-            held = lasting(table.window.wide(mask[None]), LASTING)[0]
+            held = lasting(table.window.wide(mask), LASTING)
             at = first_of(table.window, held)
             if at is not None and kind in kinds:
                 self.found[kind, number] = _seen(table, norms, ratio, at)

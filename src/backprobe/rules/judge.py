@@ -29,11 +29,10 @@ from backprobe.rules.units import Units
 from backprobe.rules.updates import UpdatesRule
 from backprobe.rules.window import BACK, Matrix, RunRows, Steps, Window, WindowPart
 from backprobe.storage.runs.layout import IS_OPEN
-from backprobe.storage.runs.merged import RunReader, logged
+from backprobe.storage.runs.merged import NOT_FINITE, RunReader, logged
 
 MOST, FEWEST, NUMBERS = 1024, 256, 1 << 18
 """The most and the fewest steps that are judged together; and how many numbers of a column are read together, 2 MB."""
-WHOLE, NONFINITE = ("count", "finite", "sum"), ("nan", "posinf", "neginf")
 KINDS = (
     NonfiniteRule,
     Initial,
@@ -217,9 +216,9 @@ class Judge:
         if not rows:
             return found
         places = numpy.arange(len(self.rows.measured), len(self.rows.all))
-        columns = {name: part.column(name)[places] for name in WHOLE}
+        columns = {name: part.column(name)[places] for name in ("count", "finite", "sum")}
         is_finite = bool((columns["count"] == columns["finite"]).all())
-        columns |= {name: 0 * columns["count"] if is_finite else part.of(places, name) for name in NONFINITE}
+        columns |= {name: 0 * columns["count"] if is_finite else part.of(places, name) for name in NOT_FINITE}
         wide = {name: numpy.broadcast_to(one, (len(rows), part.high - part.low)) for name, one in columns.items()}
         numbers, there = (one[:, -len(info) :] for one in (logged(wide), wide["count"] > 0))
         there, is_kept = there & (info["skipped"] <= 1), info["skipped"] == 0

@@ -31,10 +31,11 @@ def text_table(titles: Cells, rows: Sequence[Cells], width: int) -> list[str]:
     names = elided([cells[0] for cells in every], room)
     first = max(map(len, names))
     lines = [in_columns((name, *cells[1:]), first, others) for name, cells in zip(names, every, strict=True)]
-    return [*lines[: len(head) + 1], *([_more(left)] if left else []), *lines[len(head) + 1 :]]
+    return [*lines[: len(head) + 1], *([more(left)] if left else []), *lines[len(head) + 1 :]]
 
 
-def _more(left: int) -> str:
+def more(left: int) -> str:
+    """The text in place of rows that are left out."""
     return f"… {left:,} more"
 
 
@@ -43,7 +44,7 @@ def html_table(titles: Cells, rows: Sequence[Cells]) -> Html:
     head, left, tail = shortened(rows)
     return table(
         titles,
-        [*(row(*cells) for cells in head), *([row(_more(left))] if left else []), *(row(*cells) for cells in tail)],
+        [*(row(*cells) for cells in head), *([row(more(left))] if left else []), *(row(*cells) for cells in tail)],
     )
 
 

@@ -23,6 +23,7 @@ from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.held import plain_text
 from backprobe.record.reasons import NOT_FETCHED
 from backprobe.show.columns import ALIAS, GAP, Forms, TableColumns, TableRow, cut, elided
+from backprobe.show.number_table import more
 from backprobe.show.printing import echo
 from backprobe.show.progress import NO_CODES
 from backprobe.show.text import forms, keys_shown, outputs, path_sums, printable
@@ -126,7 +127,7 @@ def fitted(record: Record, most: int | None, width: int) -> str:
     lines = [_styled([(" " * GAP).join(columns.titles).rstrip()], [{"bold": True}], width)]
     for row in (*head, None, *tail):
         if row is None:
-            lines += [_styled([_more(left)], [DIM], width)] if left else []
+            lines += [_styled([more(left)], [DIM], width)] if left else []
             continue
         cells = columns.cells(row, next(names))
         spaced = [cell + " " * GAP for cell in cells[:-1]] + [cells[-1].rstrip()]
@@ -177,22 +178,18 @@ def plain(record: Record, most: int | None = MOST_ROWS) -> str:
         [(" " * GAP).join(map(str.ljust, line, widths)).rstrip() for line in part]
         for part in ([titles(record), *above], below)
     ]
-    return "\n".join([*laid[0], *([_more(left)] if left else []), *laid[1], *footer(record)])
+    return "\n".join([*laid[0], *([more(left)] if left else []), *laid[1], *footer(record)])
 
 
 def _lines(shown: Sequence[TableRow]) -> list[tuple[str, ...]]:
     return [line for row in shown for line in zip_longest(*(cell.split("\n") for cell in row.cells), fillvalue="")]
 
 
-def _more(left: int) -> str:
-    return f"… {left:,} more"
-
-
 def html(record: Record, most: int | None = MOST_ROWS) -> Html:
     """The table as self-contained HTML, for a notebook."""
     head, tail, left = rows(record, most)
-    more = [html_row(_more(left))] if left else []
-    body = [*map(_html_row, head), *more, *map(_html_row, tail)]
+    between = [html_row(more(left))] if left else []
+    body = [*map(_html_row, head), *between, *map(_html_row, tail)]
     return shown(html_table(titles(record), body), *(element("div", line, class_="note") for line in footer(record)))
 
 

@@ -34,6 +34,9 @@ from backprobe.storage.runs.reader import Named, RankFile
 LOGGED = "logged"
 """The kind of numbers that the program logs itself, and the name of the field that shows them."""
 RATIO = "update.ratio"
+NOT_FINITE = ("nan", "posinf", "neginf")
+OF_LOGGED = ("count", "finite", *NOT_FINITE, "sum")
+"""The columns from which ``logged`` computes the mean of logged numbers."""
 MOST_OPEN = 64  # the most files that are kept open
 Key = tuple[str, str]
 """The name and kind of a row."""
@@ -244,7 +247,7 @@ class RunReader:
         """The steps, and a field of these names as names × steps; NaN if there is no number."""
         if field == LOGGED:
             rows = self._rows_of((name, LOGGED) for name in names)
-            steps, columns = self.columns(rows, ("count", "finite", "nan", "posinf", "neginf", "sum"))
+            steps, columns = self.columns(rows, OF_LOGGED)
             return steps, logged(columns)
         if field == RATIO:
             steps, updates = self.field(names, "update.rms")
