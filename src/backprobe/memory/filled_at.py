@@ -20,7 +20,9 @@ ADDS = frozenset({"append", "appendleft", "add", "extend", "insert", "put", "upd
 def filled_at(
     holder: Holder, made: Source | None, without: str = "{}.detach()", *, is_carried: bool
 ) -> tuple[Source | None, str]:
-    """The line that stores an object of an earlier step in its holder, and the replacement to write; None if not found.
+    """The line that stores an object of an earlier step in its holder, and the replacement to write.
+
+    If no such line is found, these are None and an empty text.
 
     The line is searched in the file that created the object, and then in the file of the variable. Of several lines,
     the nearest one to the creating line is taken, or the last one in the variable's function. ``without`` is the

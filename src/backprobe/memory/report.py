@@ -29,8 +29,9 @@ class Held:
 
     ``kind`` is ``graphs``, ``arrays``, ``cycle``, ``hooks`` or ``gradients``. ``path`` is the path to the object from a
     variable, such as ``losses[…]``. It is empty if no variable leads to the object. ``graphs`` is the number of earlier
-    steps, and ``bytes`` the memory that they kept for backward. ``source`` is the line that stores the object, and
-    ``next`` the code to write instead. ``tried`` describes the result if a script was run again with this code.
+    steps, and ``nbytes`` the memory that they kept for backward. ``source`` is the line that stores the object, or else
+    the line that made it. ``text`` says all of this in a sentence. ``next`` is the code to write instead, and ``tried``
+    describes the result if a script was run again with this code.
     """
 
     kind: str

@@ -159,7 +159,8 @@ class PerSample(NumberTable):
     def dominant(self) -> list[int]:
         """The smallest set of samples with half of the sum of all norms, the largest norm first, if the set is small.
 
-        A set is small if it is one sample, or at most a tenth of the samples. The list is empty if more are needed.
+        A set is small if it is one sample, or at most a tenth of the samples. The list is empty if more are needed, and
+        if fewer than three samples have finite gradients.
         """
         finite = [at for at in self._by_norm() if self._is_finite(at)]
         half, had = sum(float(self.norm[at]) for at in finite) / 2, 0.0

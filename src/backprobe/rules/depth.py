@@ -71,7 +71,8 @@ def _may_be(squares: Matrix, rows: Sequence[int]) -> bool:
 
 
 def series(names: Sequence[str]) -> list[list[str]]:
-    """Groups of names that differ in a single number, ordered by this number, if the layers also ran in this order.
+    """Groups of at least three names that differ in a single number, ordered by this number. Layers that ran in another
+    order are no group.
 
     >>> series(["h.0.fc", "h.1.fc", "h.2.fc", "head"])
     [['h.0.fc', 'h.1.fc', 'h.2.fc']]

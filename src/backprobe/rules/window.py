@@ -18,7 +18,7 @@ from backprobe.storage.runs.merged import LOGGED, RunReader
 BACK = 40  # earlier steps that a window includes before the new ones; no rule looks further back
 SCALE = "loss scale"
 FEW, PART, SMALL = 8, 32, 64
-"""If fewer than ``FEW`` rows or 1/``PART`` of all rows are needed, only these are read; otherwise all. A run with up to
+"""If at most ``FEW`` rows or 1/``PART`` of all rows are needed, only these are read; otherwise all. A run with up to
 ``SMALL`` rows is always read as a whole.
 """
 Matrix = NDArray[numpy.float64]

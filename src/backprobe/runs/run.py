@@ -72,7 +72,7 @@ class Run:
 
     @property
     def attempts(self) -> list[Mapping[str, Any]]:
-        """Each start of the training: its options, its first step, versions, and how the file was written."""
+        """Each start of the training: its time, its options, versions, and how the file was written."""
         return [attempt.facts for attempt in self._reader.attempts()]
 
     @property

@@ -23,7 +23,7 @@ def shortened(rows: Sequence[Cells]) -> tuple[Sequence[Cells], int, Sequence[Cel
 
 
 def text_table(titles: Cells, rows: Sequence[Cells], width: int) -> list[str]:
-    """The lines of the table, of at most this width. The first column has the names."""
+    """The lines of the table. The names in the first column are shortened to this width, but never below ``LEAST``."""
     head, left, tail = shortened(rows)
     every = [titles, *head, *tail]
     others = [max(map(len, column)) for column in zip(*(cells[1:] for cells in every), strict=True)]

@@ -85,7 +85,7 @@ def titles(record: Record) -> tuple[str, ...]:
 
 
 def footer(record: Record) -> list[str]:
-    """The lines below the table: values that are not tensors, the names of the outputs, and notes."""
+    """The lines below the table: values that are not tensors, replaced names, outputs, sums of partials, and notes."""
     plain = [entry for entry in record.entries if entry.status is GradStatus.NOT_TENSOR]
     lines = []
     if plain:

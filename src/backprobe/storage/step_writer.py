@@ -21,7 +21,9 @@ from backprobe.storage import recordings
 from backprobe.storage.steps import BYTES, DATA, FORMAT, VERSION, canonical
 
 LARGEST = 8 * 2**30
-"""The most bytes of tensors in a step's file. If they exceed it, parameters are left out first, then buffers."""
+"""The most bytes of tensors in a step's file. Parts are added in the order of their importance, parameters last. A part
+that does not fit any more is left out.
+"""
 LARGEST_RECORDING = 2**30
 """The most bytes of the recording that is stored with the step."""
 DEEPEST = 16

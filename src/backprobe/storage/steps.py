@@ -62,7 +62,7 @@ def read(
 
 
 def told(path: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """The contents of ``step.json``, as far as they can be read; None if there is no such file."""
+    """The contents of ``step.json``, unchecked; None if the file cannot be read or does not describe a step."""
     try:
         data = json.loads((Path(path) / DATA).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):

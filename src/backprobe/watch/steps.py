@@ -25,7 +25,8 @@ SCALE = "loss scale"
 """The name under which the scale of a ``GradScaler`` is logged."""
 FEW, MANY, MORE = 8, 20, 4
 """It is assumed that nothing ends a step if its backward passes are more than ``MORE`` times as many as those of any
-earlier step, and at least ``FEW``; or if there are ``MANY`` before any step has ended.
+earlier step, and at least ``FEW``; or if there are ``MANY`` before any step has ended. In a step without backward
+passes, calls of ``log`` are counted instead.
 """
 Fetch = Callable[[Mapping[int, Any]], Callable[[], Mapping[int, Row]]]
 
