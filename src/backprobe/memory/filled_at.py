@@ -92,9 +92,7 @@ def _items(node: ast.expr) -> Iterator[ast.expr]:
     while True:
         yield node
         match node:
-            case ast.Subscript(value=inside):
-                node = inside
-            case ast.Call(func=ast.Attribute(value=inside, attr="setdefault" | "get")):
+            case ast.Subscript(value=inside) | ast.Call(func=ast.Attribute(value=inside, attr="setdefault" | "get")):
                 node = inside
             case _:
                 return

@@ -14,7 +14,7 @@ from backprobe.backends.discover import is_model
 from backprobe.backends.protocol import Backend
 from backprobe.backends.refusals import refuse
 from backprobe.backends.replay import Replay
-from backprobe.executors.state import GlobalState
+from backprobe.executors.state import GlobalState, SentCall
 from backprobe.executors.tasks import Tasks
 from backprobe.explain.nonfinite import BIRTHS
 from backprobe.findings.phrasing import plural
@@ -65,20 +65,12 @@ def provoking_of(
     return Provoking(name_of(target), program, seed, steps)
 
 
-@dataclass(frozen=True)
-class SearchWork:
+class SearchWork(SentCall):
     """The searches in the form that is sent to a worker process."""
-
-    asked: AskedProvoke[...]
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    state: GlobalState
 
     def begin(self) -> Callable[[int], Searched]:
         """Return a function that searches the operand with a given number."""
-        backend = self.asked._backend_of(self.args, self.kwargs)
-        self.state.restore(backend)
-        provoking = provoking_of(self.asked, backend, self.args, self.kwargs)
+        provoking = provoking_of(self.asked, self.backend(), self.args, self.kwargs)
         provoking.look_for_risks()
         return provoking.search
 

@@ -15,37 +15,31 @@ LEAST = 12  # the fewest characters for a name
 Cells = Sequence[str]
 
 
-def shortened(rows: Sequence[Cells]) -> tuple[Sequence[Cells], int, Sequence[Cells]]:
-    """The first rows of a long table, the number of rows left out, and the last rows."""
+def shortened(rows: Sequence[Cells]) -> list[Cells | int]:
+    """The rows of a table; of a long one, the first and the last rows with the number of the others between them."""
     left = max(len(rows) - MOST, 0)
     head = len(rows) - left - (MOST // 2 if left else 0)
-    return rows[:head], left, rows[head + left :]
+    return [*rows[:head], *([left] if left else []), *rows[head + left :]]
 
 
-def text_table(titles: Cells, rows: Sequence[Cells], width: int) -> list[str]:
-    """The lines of the table. The names in the first column are shortened to this width, but never below ``LEAST``."""
-    head, left, tail = shortened(rows)
-    every = [titles, *head, *tail]
+def text_table(titles: Cells, rows: Sequence[Cells | int], width: int) -> list[str]:
+    """The lines of the table. A number among the rows is the number of rows left out at this place.
+
+    The names in the first column are shortened to fit the width, but not to fewer than ``LEAST`` characters.
+    """
+    every = [titles, *(cells for cells in rows if not isinstance(cells, int))]
     others = [max(map(len, column)) for column in zip(*(cells[1:] for cells in every), strict=True)]
-    room = max(width - sum(others) - GAP * len(others), LEAST)
-    names = elided([cells[0] for cells in every], room)
-    first = max(map(len, names))
-    lines = [in_columns((name, *cells[1:]), first, others) for name, cells in zip(names, every, strict=True)]
-    return [*lines[: len(head) + 1], *([more(left)] if left else []), *lines[len(head) + 1 :]]
+    names = elided([cells[0] for cells in every], max(width - sum(others) - GAP * len(others), LEAST))
+    first, waiting = max(map(len, names)), iter(names)
+    return [
+        more(one) if isinstance(one, int) else in_columns((next(waiting), *one[1:]), first, others).rstrip()
+        for one in (titles, *rows)
+    ]
 
 
 def more(left: int) -> str:
     """The text in place of rows that are left out."""
     return f"… {left:,} more"
-
-
-def html_table(titles: Cells, rows: Sequence[Cells]) -> Html:
-    """The table as HTML, for a notebook."""
-    head, left, tail = shortened(rows)
-    return table(
-        titles,
-        [*(row(*cells) for cells in head), *([row(more(left))] if left else []), *(row(*cells) for cells in tail)],
-    )
 
 
 class NumberTable(Printed):
@@ -57,11 +51,12 @@ class NumberTable(Printed):
 
     def __str__(self) -> str:
         heading, titles, rows, below = self._parts()
-        return "\n".join([heading, *(text_table(titles, rows, columns()) if titles else []), *below])
+        return "\n".join([heading, *(text_table(titles, shortened(rows), columns()) if titles else []), *below])
 
     def _repr_html_(self) -> Html:
         heading, titles, rows, below = self._parts()
-        made = [html_table(titles, rows)] if titles else []
+        lines = [row(more(one)) if isinstance(one, int) else row(*one) for one in shortened(rows)]
+        made = [table(titles, lines)] if titles else []
         notes = [element("div", line, class_="note") for line in below]
         return shown(element("div", heading, class_="heading"), *made, *notes)
 
