@@ -28,7 +28,7 @@ def one_name(reader: RunReader, name: str, report: Report) -> str:
 
 
 def fields_of(reader: RunReader, name: str, statistics: Sequence[str]) -> list[str]:
-    """The fields that a name has, restricted to the given statistics."""
+    """The fields of a name with these statistics, and its ratio of updates. For a logged name, that field alone."""
     kinds = [kind for other, kind in reader.rows() if other == name]
     fields = [LOGGED] if kinds == [LOGGED] else [f"{kind}.{field}" for kind in kinds for field in statistics]
     return fields + [RATIO] * ({"update", "param"} <= set(kinds))

@@ -20,7 +20,7 @@ from backprobe.storage.runs.merged import LOGGED, OF_LOGGED, RATIO, RunReader
 from backprobe.storage.runs.reader import FileIndex, RankFile
 
 AT_ONCE = 1 << 18
-"""The number of rows in memory at the same time."""
+"""About the number of rows in memory at the same time."""
 
 
 def write_dataset(

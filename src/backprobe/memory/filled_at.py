@@ -118,7 +118,7 @@ def _depth(statement: ast.AST) -> int:
 def _without_graph(
     text: str, value: ast.expr, name: str, is_carried: bool, is_error: bool, is_inside: bool, without: str
 ) -> str:
-    # The line, with the stored value detached from its graph.
+    # The line, with the stored value detached from its graph; or advice, if the line cannot be rewritten like this.
     if is_carried and not isinstance(value, ast.BinOp):
         return f"{name} = {without.format(name)} before the next step uses it"
     if value.end_lineno != value.lineno or value.end_col_offset is None or not text.isascii():

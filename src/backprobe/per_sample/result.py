@@ -26,7 +26,7 @@ class PerSample(NumberTable):
 
     ``samples["fc.weight"]`` has a row for each sample, and the rows sum to the gradient of the batch. ``losses`` are
     the losses of the samples, each as a batch of one. ``weights`` are their factors in the loss of the batch: 1/B in a
-    mean of B samples, 1 in a sum. Both are NumPy arrays with one number for each sample.
+    mean of B samples, 1 in a sum, others in an uneven mean. Both are NumPy arrays with one number for each sample.
 
     >>> import torch, backprobe as bp
     >>> def loss(w, x):

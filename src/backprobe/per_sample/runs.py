@@ -1,4 +1,8 @@
-"""The runs of a program on a whole batch and on its samples. All runs begin in the same state."""
+"""The runs of a program on a whole batch and on its samples.
+
+Each run of ``probed`` and each pass over the samples begins in the same state. Only ``recorded`` goes on from the
+present state.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Applies the rules to a run, one window of steps after another, and never reads a judged step again."""
+"""Applies the rules to a run, one window of steps after another. Judged steps are only read as context of new ones."""
 
 from __future__ import annotations
 

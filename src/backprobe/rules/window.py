@@ -181,7 +181,7 @@ class Window:
 
 
 def loss_of(logged: Mapping[str, Any]) -> str | None:
-    """The name of the loss among the logged names."""
+    """The name of the loss among the logged names: ``loss``, or the only one that contains this word; else None."""
     names = [name for name in logged if "loss" in name.lower() and name != SCALE]
     return "loss" if "loss" in names else names[0] if len(names) == 1 else None
 

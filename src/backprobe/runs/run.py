@@ -252,7 +252,8 @@ class Run:
         exports.export(self._reader, path, format, fields, asked)
 
     def plot(self, field: str = "grad.rms") -> Any:
-        """A field of all names over the steps, as a ``matplotlib`` figure: a heat map on a logarithmic scale.
+        """A field of all names over the steps, as a ``matplotlib`` figure: a heat map on a logarithmic scale, or for
+        counts on a linear one.
 
         ``run.plot("grad.rms").savefig("run.png")`` writes it. Raises BadOption and NotInstalled.
         """

@@ -160,7 +160,7 @@ def show(record: Record, most: int | None) -> None:
 
 
 def text(record: Record, most: int | None = MOST_ROWS) -> str:
-    """The table as text. In a terminal it has colours and fits the width; elsewhere it is plain and complete."""
+    """The table as text. In a terminal it has colours and fits the width; elsewhere it is plain, with whole lines."""
     if sys.stdout is None or not sys.stdout.isatty():  # None if the program has no console
         return plain(record, most)
     from click import unstyle

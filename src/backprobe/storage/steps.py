@@ -2,7 +2,8 @@
 
 ``step.json`` describes the failure, the arguments of the calls, and the parts that were left out. ``step.safetensors``
 holds parameters, buffers, the batch and random states by name. A tensor that covers its memory alone keeps its dtype;
-other memory is stored as bytes. The folder also contains the two files of the recording, which ``bp.load`` reads.
+other memory is stored as bytes. If the step could be recorded, the folder also contains the two files of its recording,
+which ``bp.load`` reads.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A page that shows runs: a loss, every name over the steps, alerts with their lines, each number at each step.
 
-It also shows recordings as circuits, comparisons of two recordings, and sweeps. The same page is served by a local
-server, which follows a training, or saved as one file that needs no server.
+It also shows recordings as circuits, comparisons of two recordings, attributions and sweeps. The same page is served
+by a local server, which follows a training, or saved as one file that needs no server.
 """
 
 from __future__ import annotations
