@@ -81,7 +81,7 @@ class _Aligning:
     def _named(self, full: str, to: str, *, is_renamed: bool) -> int | None:
         # Return the entry of ``b`` with this name and the same counts. If there is none, but a renamed name occurs
         # equally often in both programs, return the one at the same place. Return None if there is no such entry, if
-        # the two belong to return values with other parts, or if they have neither operation nor inputs in common.
+        # the two belong to return values with other parts, or if they are unlike (``NameVersions.is_unlike``).
         #
         # If one program has the name more often, the entries must also have equal shapes and be no output. A module
         # that is called more often, such as once for each micro-batch, has values of other shapes, and each occurrence

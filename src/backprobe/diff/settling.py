@@ -27,7 +27,7 @@ ALIKE = 1e-3
 @dataclass(frozen=True)
 class Settled:
     """What the numbers decided. ``arrangements`` has pairs of weights, each with the arrangement that fits. ``unlike``
-    has pairs that are different values although their names match. Each pair is given by its two full names.
+    has pairs that are different values although their names match. Each pair is given by its two printed names.
     """
 
     arrangements: Sequence[tuple[Names, Arrangement]] = ()
@@ -46,7 +46,7 @@ def settled(comparison: Comparison) -> Settled:
 
 
 def names_of(comparison: Comparison, match: Match) -> Names:
-    """The two names of a pair."""
+    """The two printed names of a pair."""
     return comparison.a.entries[match.a].name, comparison.b.entries[match.b].name
 
 

@@ -72,7 +72,7 @@ class RunState:
         # the places of the latest judged steps in which something was measured
         self.kept: Steps = numpy.empty(0, numpy.int64)
         # The number of judged steps in which something was measured, and the number of all judged steps. Neither counts
-        # steps that a scaler skipped.
+        # steps that a scaler skipped or that no optimizer finished.
         self.count = self.all_count = 0
         self.begins: int | None = None  # the number of the first step
         # in the first step in which all of several optimizers stepped, did each have a backward pass of its own?
