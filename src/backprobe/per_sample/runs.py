@@ -207,11 +207,11 @@ class SampleRuns:
         size = self.chunk(wanted)
         with self.replay.run():
             for start in range(0, len(self.batch), size):
-                use(start, *compute(wanted, self.batch.part(start, start + size)))
+                losses, gradients = compute(wanted, self.batch.part(start, start + size))
+                use(start, losses, {one.name: self._shaped(one, gradients[one.name]) for one in wanted})
 
     def _together(self, wanted: Sequence[Wanted], samples: Sequence[Any]) -> tuple[Any, Gradients]:
-        losses, gradients = self.vectorized.gradients(OneSample(self, wanted), samples)
-        return losses, {one.name: self._shaped(one, gradients[one.name]) for one in wanted}
+        return self.vectorized.gradients(OneSample(self, wanted), samples)
 
     def _one_by_one(self, wanted: Sequence[Wanted], samples: Sequence[Any]) -> tuple[Any, Gradients]:
         program = OneSample(self, wanted)
@@ -219,8 +219,7 @@ class SampleRuns:
             program.gradients([part[at : at + 1] for part in samples], inside=False) for at in range(len(samples[0]))
         ]
         losses = self.vectorized.stacked([loss for loss, _ in every])
-        gradients = {one.name: self.vectorized.stacked([own[one.name] for _, own in every]) for one in wanted}
-        return losses, {one.name: self._shaped(one, gradients[one.name]) for one in wanted}
+        return losses, {one.name: self.vectorized.stacked([own[one.name] for _, own in every]) for one in wanted}
 
     def _shaped(self, one: Wanted, gradients: Any) -> Any:
         # Remove the batch axis, which has length 1 for a single sample.

@@ -126,10 +126,9 @@ class Sweep(NumberTable):
         from backprobe.sweep.plot import bars, maps  # imports NumPy
 
         title = f"change of {self.of}, which is {self.output:.4g}"
-        predicted = [math.nan if run.approximation is None else run.approximation for run in self.runs]
         if not self.axes or not self.runs:
-            return bars([run.shown for run in self.runs], list(self.effects.values()), predicted, title)
-        grids = {"effect": self.grid} | ({TITLES[-1]: self._laid(predicted)} if self.is_approximate else {})
+            return bars([run.shown for run in self.runs], list(self.effects.values()), self._predicted, title)
+        grids = {"effect": self.grid} | ({TITLES[-1]: self._laid(self._predicted)} if self.is_approximate else {})
         return maps(grids, self.names, self.axes, title)
 
     def to_dataframe(self) -> Any:
@@ -161,10 +160,14 @@ class Sweep(NumberTable):
         # The data that ``bp.view`` shows.
         from backprobe.sweep.shown import shown_of
 
-        predicted = [math.nan if run.approximation is None else run.approximation for run in self.runs]
         grids = {"effect": self.grid, "was": self._laid([1.0] * len(self.runs))}
-        grids |= {"approximation": self._laid(predicted)} if self.is_approximate else {}
+        grids |= {"approximation": self._laid(self._predicted)} if self.is_approximate else {}
         return shown_of(self.of, self.target, self.output, self.names, self.axes, grids, self.notes)
+
+    @property
+    def _predicted(self) -> list[float]:
+        # The approximation of each run, or NaN.
+        return [math.nan if run.approximation is None else run.approximation for run in self.runs]
 
     @property
     def names(self) -> list[str]:
