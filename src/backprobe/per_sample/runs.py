@@ -63,7 +63,7 @@ class SampleRuns:
     # Methods for a single run.
 
     def probed(self, tensors: Sequence[Any], select: Any, **how: Any) -> Recording:
-        """A recording of one run on some samples. The run begins in the initial state, as all runs do."""
+        """A recording of one run on some samples, starting from the program's initial state."""
         with self.replay.run():
             return self.recorded(tensors, select, **how)
 

@@ -48,8 +48,8 @@ Tensor = tuple[str, Sequence[int], Any]
 
 
 class NotKept(Exception):
-    """Raised for a part of a call that could only be written by running code of the program. ``kind``
-    describes the part.
+    """Raised for a part of a call that could only be written by running code of the program. The message describes the
+    part.
     """
 
 
