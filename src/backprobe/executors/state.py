@@ -1,4 +1,4 @@
-"""What every worker needs: the call of a verb, and the random states on which the results of the program depend."""
+"""The call of a verb, and the random states on which its results depend, as workers receive them."""
 
 from __future__ import annotations
 
