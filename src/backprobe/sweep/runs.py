@@ -255,7 +255,8 @@ class ReplacedRuns:
         return [Replaced(step.name, step.places, step.shown, self._output(recording), approximation)]
 
     def _approximation(self, entry: Entry, recording: Recording) -> float | None:
-        # The sum of gradient × change over the value's elements; None if the framework gives no gradient.
+        # The sum of gradient × change over the value's elements: 0 for a value that is not connected to the output, and
+        # None if there is no gradient for another reason.
         if entry.status is GradStatus.NOT_CONNECTED:
             return 0.0
         if entry.status is not GradStatus.OK:
