@@ -162,7 +162,7 @@ class Sweep(NumberTable):
 
         grids = {"effect": self.grid, "was": self._laid([1.0] * len(self.runs))}
         grids |= {"approximation": self._laid(self._predicted)} if self.is_approximate else {}
-        return shown_of(self.of, self.target, self.output, self.names, self.axes, grids, self.notes)
+        return shown_of(self, grids)
 
     @property
     def _predicted(self) -> list[float]:
