@@ -78,7 +78,7 @@ def watched(
 
 
 def the_run(folder: str) -> str:
-    """The only run inside ``folder``; ``folder`` itself if it is a run or contains several."""
+    """The only run inside ``folder``; ``folder`` itself if it is a run, or contains none or several."""
     from backprobe.storage.runs.layout import FILE  # imported late, because it imports NumPy
 
     inside = {one.parent for one in Path(folder).glob(f"*/{FILE.format('*')}")}
