@@ -3,8 +3,8 @@ kept alive.
 
 A gradient tape knows which value flows into which, but does not reveal it. TensorFlow reports each operation when it
 runs, and this file applies to it the rules by which tapes record. The result of an operation carries a gradient if one
-of its inputs does, unless recording is stopped, the operation is ``tf.stop_gradient``, or the result has a dtype
-without derivatives.
+of its inputs does, unless recording is stopped, the operation is ``tf.stop_gradient`` or a function that TensorFlow
+cannot differentiate, or the result has a dtype without derivatives.
 """
 
 from __future__ import annotations
@@ -340,14 +340,10 @@ class OperationLog:
         """Return these values, and all values from which they were computed."""
         return reached(numbers, self.inputs)
 
-    def numbers_before(self, numbers: Iterable[int]) -> set[int]:
-        """Return these values, and all values from which they were computed, without the gradients that the program
-        computed itself and without values used only for these gradients.
-        """
-        return self.back_to_gradients(numbers)[0]
-
     def back_to_gradients(self, numbers: Iterable[int]) -> tuple[set[int], set[int]]:
-        """Return the set of ``numbers_before``, and the gradients that the program computed itself."""
+        """Go back from these values, but not beyond gradients that the program computed itself. Return the values that
+        were not computed from such gradients alone, and these gradients.
+        """
         own = self._derived()
         found = reached(numbers, lambda number: () if number in own else self.inputs(number))
         others = {number for number in found - own if not self.inputs(number)}
@@ -403,17 +399,8 @@ class OperationLog:
 
     def sources(self, number: int, recorded: Mapping[Key, int]) -> list[int]:
         """Return the recorded values that flow into a value without passing another recorded one."""
-        pending: list[Key] = [(number, -1)]
-        found, seen = [], set(pending)
-        for key in pending:  # the list grows during the loop
-            for source in self._inputs(key[0]):
-                if source not in seen:
-                    seen.add(source)
-                    if source in recorded:
-                        found.append(recorded[source])
-                    else:
-                        pending.append(source)
-        return sorted(found)
+        found = reached([(number, -1)], lambda key: () if key in recorded else self._inputs(key[0]))
+        return sorted(recorded[key] for key in found & recorded.keys())
 
     def _inputs(self, number: int) -> list[Key]:
         # Return the inputs of a value, with the version that each Variable had at that time.

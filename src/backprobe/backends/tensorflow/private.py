@@ -1,4 +1,4 @@
-"""All private names of TensorFlow that backprobe uses. If a release has moved one of them, the import of this file
+"""Private names of TensorFlow. If a release has moved one that is looked up when this file is imported, the import
 fails.
 """
 
@@ -170,19 +170,13 @@ def _again(tensor: Any) -> Any:
     # Return another tensor on the same memory. A handle is returned unchanged.
     if tensor.dtype in (tf.resource, tf.variant):
         return tensor
-    attrs = ("T", tensor._datatype_enum())
-    return execute.quick_execute("Identity", 1, [tensor], attrs, context.context())[0]
+    return executed("Identity", [tensor], ("T", dtype_number(tensor)))
 
 
 def unrecorded(function: Callable[[Any], Any], given: Any) -> Any:
     """Return the result of a function that no tape records."""
-    if is_stopped():
+    with all_stopped():
         return function(given)
-    stop()
-    try:
-        return function(given)
-    finally:
-        restart()
 
 
 def writers() -> list[tuple[Any, str]]:
