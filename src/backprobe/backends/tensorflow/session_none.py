@@ -19,7 +19,7 @@ from backprobe.record.training import ModuleRan, Training, Untrained
 
 
 def none_given(passes: Sequence[GraphPass], captures: Sequence[Capture]) -> tuple[NoneGiven, ...]:
-    """Return each gradient that was None, by the positions of captures."""
+    """Return each gradient that was None, by the positions of captures, of calls whose line is known."""
     return tuple([one for call in passes if None in [*call.given] for one in _of_call(call, captures)])
 
 

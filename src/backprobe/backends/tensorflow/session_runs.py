@@ -18,9 +18,9 @@ import tensorflow as tf
 
 from backprobe.backends.patching import listening
 from backprobe.backends.tensorflow import private
-from backprobe.backends.tensorflow.graph_values import FREE, REFERENCES, is_outside
+from backprobe.backends.tensorflow.graph_values import FREE, REFERENCES, fed_names, is_outside
 from backprobe.backends.tensorflow.graph_walk import behind, taken_by
-from backprobe.backends.tensorflow.session_gradients import GraphPass
+from backprobe.backends.tensorflow.session_gradients import GraphPass, tensors_in
 from backprobe.record.graph import reached
 
 READING = frozenset({"VarHandleOp", "ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VarIsInitializedOp"})
@@ -83,31 +83,24 @@ class Fetchable:
         return found
 
     @cached_property
+    def idle(self) -> Sequence[Any]:
+        """The operations that the program's own run does not execute."""
+        return [operation for operation in self.graph.get_operations() if operation.name not in self.executed]
+
+    @cached_property
     def lacking(self) -> set[Any]:
         """The operations that need a fed value, or an operation with side effects, which the program's own run does not
         use.
         """
-        return self._after(
-            [
-                operation
-                for operation in self.graph.get_operations()
-                if operation.name not in self.executed
-                and (changes(operation) or operation.type in FREE - {"PlaceholderWithDefault"})
-            ]
-        )
+        needed = FREE - {"PlaceholderWithDefault"}
+        return self._after([one for one in self.idle if changes(one) or one.type in needed])
 
     @cached_property
     def reading(self) -> set[Any]:
         """The operations that need a Variable which the program's run does not read. Such a Variable may have no value
         yet.
         """
-        return self._after(
-            [
-                operation
-                for operation in self.graph.get_operations()
-                if operation.name not in self.executed and is_read(operation)
-            ]
-        )
+        return self._after([*filter(is_read, self.idle)])
 
     @cached_property
     def takers(self) -> tuple[Mapping[str, Sequence[Any]], Mapping[Any, Sequence[Any]]]:
@@ -206,7 +199,7 @@ class SessionRuns:
         if not passes:
             return None
         try:
-            fed = frozenset(_fed(graph, given.get("feed_dict") or {}))
+            fed = frozenset(fed_names(graph, given.get("feed_dict") or {}))
             fetched = [
                 graph.as_graph_element(one) for one in tf.nest.flatten(given.get("fetches"), expand_composites=True)
             ]
@@ -276,33 +269,24 @@ def _numbers(graph: Any, feeds: Mapping[Any, Any]) -> dict[str, Any]:
     return {tensor.name: numpy.array(value, tensor.dtype.base_dtype.as_numpy_dtype) for tensor, value in plain.items()}
 
 
-def _fed(graph: Any, feeds: Mapping[Any, Any]) -> list[str]:
-    # Return the names of the tensors that are fed. A key for a sparse tensor feeds several.
-    parts = [part for key in feeds for part in tf.nest.flatten(key, expand_composites=True) if part is not None]
-    return [graph.as_graph_element(part).name for part in parts]
-
-
 def _returned(graph: Any, wanted: Mapping[str, Any], fetches: Any, result: Any) -> dict[str, Any]:
     # Return those of these tensors that the program has fetched itself.
     if not wanted:
         return {}
     asked, given = tf.nest.flatten(fetches), tf.nest.flatten(result)
-    numbers = (
-        {
-            id(graph.as_graph_element(one)): number
-            for one, number in zip(asked, given, strict=False)
-            if not isinstance(one, tf.IndexedSlices)
-        }
-        if len(asked) == len(given)
-        else {}
-    )
+    if len(asked) != len(given):
+        return {}
+    numbers = {
+        id(graph.as_graph_element(one)): number
+        for one, number in zip(asked, given, strict=True)
+        if not isinstance(one, tf.IndexedSlices)
+    }
     return {key: numbers[id(tensor)] for key, tensor in wanted.items() if id(tensor) in numbers}
 
 
 def _is_run(taken: GraphPass, executed: Mapping[str, Any]) -> bool:
     # Does the run compute any of the gradients that a call of ``tf.gradients`` returned?
-    given = tf.nest.flatten([one for one in taken.given if one is not None], expand_composites=True)
-    return any(one.op.name in executed for one in given)
+    return any(one.op.name in executed for one in tensors_in(taken.given))
 
 
 def _dense(gradient: Any, like: Any) -> Any:
