@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+from backprobe.backends.user_lines import callers
+
 
 @dataclass(frozen=True)
 class HeardBirth:
@@ -38,8 +40,4 @@ made for this purpose, because the program may compute in different steps than u
 
 def lines_above(frame: FrameType | None) -> list[tuple[str, int]]:
     """Return the files and lines of a frame and all its callers, innermost first."""
-    found: list[tuple[str, int]] = []
-    while frame is not None:
-        found.append((frame.f_code.co_filename, frame.f_lineno))
-        frame = frame.f_back
-    return found
+    return [(one.f_code.co_filename, one.f_lineno) for one in callers(frame)]

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import islice
 from types import FrameType, MappingProxyType
 from typing import Any
 
@@ -31,6 +32,7 @@ from backprobe.backends.jax.useless.steps import JaxSteps
 from backprobe.backends.patching import listening
 from backprobe.backends.random_states import OF_PYTHON, RandomNumbers
 from backprobe.backends.useless import Observed
+from backprobe.backends.user_lines import callers
 from backprobe.record.reasons import Note, Reason
 from backprobe.record.source import Source
 from backprobe.source.frames import forget, name_in
@@ -92,17 +94,13 @@ def _by_nnx(function: Any, frame: FrameType) -> AskedGradient | None:
     inner = getattr(function, "f", None)
     if not type(function).__module__.startswith("flax.nnx") or inner is None:
         return None
-    around = frame.f_back
-    for _ in range(16):
-        if around is None:
-            return None
+    for around in islice(callers(frame.f_back), 16):
         if around.f_code.co_filename.endswith("autodiff.py") and "pure_args" in around.f_code.co_varnames:
             args = name_in(around, "args")
             argnums = name_in(around, "jax_argnums")
             forget(around)
             positions = (argnums,) if isinstance(argnums, int) else tuple(argnums)
             return AskedGradient(inner, tuple(args), {}, positions, bool(function.has_aux))
-        around = around.f_back
     return None
 
 

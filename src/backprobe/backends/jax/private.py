@@ -6,6 +6,7 @@ import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from itertools import islice
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -14,6 +15,7 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from backprobe.backends.private_names import PrivateNames
+from backprobe.backends.user_lines import callers
 
 NAMES = PrivateNames("jax", "JAX", "jax>=0.4.38,<=0.10.2")
 scan_p: Any = NAMES.needed("jax.extend.core.primitives.scan_p")
@@ -138,11 +140,6 @@ def _replaced(trace: Any, method: str, by: Callable[..., Any]) -> Iterator[None]
             delattr(trace, method)
         else:
             setattr(trace, method, before)
-
-
-def run(primitive: Any, given: Sequence[Any], params: Mapping[str, Any]) -> Any:
-    """Run an operation that was passed to a callback of ``hearing_evaluations``."""
-    return primitive.bind(*given, **params)
 
 
 def _telling(process: Any, is_custom: bool, told: Heard, primitive: Any, given: Any, *rest: Any, **params: Any) -> Any:
@@ -426,11 +423,8 @@ def is_jacobian(frame: Any) -> bool:
 
 def gradient_asked(frame: Any) -> Any:
     """Return the frame of the gradient that is being computed, at most a few levels out; None if there is none."""
-    for _ in range(6):
-        if frame is None:
-            return None
-        is_known = frame.f_code.co_name == GRADIENT or is_jacobian(frame)
-        if is_known and frame.f_code.co_filename.startswith(FOLDER):
-            return frame
-        frame = frame.f_back
+    for one in islice(callers(frame), 6):
+        is_known = one.f_code.co_name == GRADIENT or is_jacobian(one)
+        if is_known and one.f_code.co_filename.startswith(FOLDER):
+            return one
     return None

@@ -16,6 +16,7 @@ from backprobe.backends.heard_arrays import birth
 from backprobe.backends.heard_births import HeardBirth
 from backprobe.backends.tensorflow.hearing import hearing_operations
 from backprobe.backends.tensorflow.private import BACKWARD, argument_names
+from backprobe.backends.user_lines import callers
 
 
 @contextmanager
@@ -35,7 +36,7 @@ def hearing_births(heard: Callable[[HeardBirth], None]) -> Iterator[None]:
         if one is not None:
             heard(one)
 
-    with hearing_operations(told, lambda *flow: None):
+    with hearing_operations(told):
         yield
 
 
@@ -49,7 +50,5 @@ def _numbers(tensor: Any) -> Any:
 
 
 def _is_backward(frame: FrameType | None) -> bool:
-    # Is a tape computing gradients in one of the callers?
-    while frame is not None and frame.f_code not in BACKWARD:
-        frame = frame.f_back
-    return frame is not None
+    # Is a tape computing gradients in this frame or one of its callers?
+    return any(one.f_code in BACKWARD for one in callers(frame))

@@ -428,5 +428,5 @@ def hearing_draws() -> Iterator[list[str]]:
         name = kind.decode() if isinstance(kind, bytes) else str(kind)
         drawn.extend([name] if name.startswith(DRAWN) else [])
 
-    with hearing_operations(operation, lambda *flow: None):
+    with hearing_operations(operation):
         yield drawn

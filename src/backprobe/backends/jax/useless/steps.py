@@ -25,15 +25,13 @@ import numpy
 from backprobe.backends.jax import private
 from backprobe.backends.useless import update_without_effect
 from backprobe.backends.useless.steps import LEAST, SampledStep, SampledSteps, spread
-from backprobe.backends.user_lines import source_at, users_frames
+from backprobe.backends.user_lines import Place, source_at, users_place
 from backprobe.record.reasons import Note
 
 LONGEST, MOST = 16, 10_000
 """The most operations between an array and its next version, and the most arrays that are followed."""
 GROWN = 1.5
 """An update counts as growing, as in a warm-up, if it is at least this factor larger."""
-
-Place = tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ class RanOperation:
     def on(self, array: Any) -> Any:
         """Return the result of the operation if ``array`` replaces the followed array."""
         given = [array if place == self.at else one for place, one in enumerate(self.given)]
-        return private.run(self.primitive, given, self.params)
+        return self.primitive.bind(*given, **self.params)
 
 
 @dataclass(frozen=True)
@@ -116,9 +114,7 @@ class JaxSteps(SampledSteps):
                 return
             at, known = max(places, key=lambda one: (_is_left(given[one[0]], made), len(one[1].ran)))
             if len(known.ran) < LONGEST:
-                frame = next(users_frames(sys._getframe(1)), None)
-                place = None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
-                ran = RanOperation(primitive, params, given, at, made, place)
+                ran = RanOperation(primitive, params, given, at, made, users_place(sys._getframe(1)))
                 self.known[id(made)] = Followed(known.origin, made, (*known.ran, ran))
 
     def _of(self, array: Any) -> Followed | None:
