@@ -186,6 +186,11 @@ def original(owner: Any, name: str) -> Any:
     return found if inner is None else MethodType(inner, found.__self__)
 
 
+def owner_of(kind: type, name: str) -> type:
+    """Return the class in the hierarchy of ``kind`` that defines an attribute."""
+    return next(base for base in kind.__mro__ if name in vars(base))
+
+
 def is_on_loan(value: Any) -> bool:
     """Does an object have this method only while it is patched, and inherit it otherwise?"""
     return issubclass(type(value), Patched) and value.own is None

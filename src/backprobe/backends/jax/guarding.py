@@ -16,7 +16,7 @@ from backprobe.backends.guards import Found, GuardedCall, GuardListener, Guards
 from backprobe.backends.jax import models
 from backprobe.backends.jax.guarded_gradients import GradientHearing, JaxGuardedGradient, RunAgain
 from backprobe.backends.jax.guarded_values import at_element, element_of, has_numbers, is_floating, unfit
-from backprobe.backends.patching import listening
+from backprobe.backends.patching import listening, owner_of
 from backprobe.backends.random_states import OF_PYTHON, RandomNumbers
 from backprobe.errors import Unsupported
 from backprobe.record.containers import leaves
@@ -99,7 +99,7 @@ class JaxGuarding(CallGuarding):
         self.heard.warn(UNSEEN.format(name=self.kind.__name__, kind="compiled " * self.heard.is_any))
 
     def _listen(self) -> None:
-        owner = next(base for base in self.kind.__mro__ if "__call__" in vars(base))
+        owner = owner_of(self.kind, "__call__")
         self.installed.enter_context(listening(owner, "__call__", self._called))
 
     @contextmanager
