@@ -23,7 +23,7 @@ from backprobe.backends.captures import (
 from backprobe.backends.random_states import OF_PYTHON, RandomNumbers, put_back
 from backprobe.backends.replay import Replay
 from backprobe.backends.tensorflow import private
-from backprobe.backends.tensorflow.block_guards import flat, numbers_of
+from backprobe.backends.tensorflow.block_guards import flat
 from backprobe.backends.tensorflow.guarded_calls import (
     CallState,
     TensorflowGuardedCall,
@@ -33,7 +33,7 @@ from backprobe.backends.tensorflow.guarded_calls import (
 )
 from backprobe.backends.tensorflow.model_plans import structure_of
 from backprobe.backends.tensorflow.state import TensorflowState
-from backprobe.backends.tensorflow.tensors import describe, is_eager, read, variable_of
+from backprobe.backends.tensorflow.tensors import describe, is_eager, numbers_of, read, variable_of
 from backprobe.record.containers import leaves, refilled
 from backprobe.record.nonfinite import Nonfinite
 from backprobe.record.reasons import Reason

@@ -40,7 +40,6 @@ KEPT = {
 """Prefixes of operations that are not repeated."""
 BY_HAND = "custom_gradient"
 """Added to a call's operations for each function with a custom gradient that ran, such as a py_function."""
-DERIVATIVES = ("gradient", "jacobian", "batch_jacobian")
 DOUBLE = (tf.float64, tf.complex128)
 OWN = frozenset({BY_HAND, "IdentityN"})  # kinds that stand for functions with custom gradients
 
@@ -226,7 +225,7 @@ class TensorflowRecheck(TensorflowCallables, Recheck):
         if self.is_custom(function) or self.owner(function) is not None or is_python_computing(function):
             return None
         tape = getattr(function, "__self__", None)
-        if isinstance(tape, tf.GradientTape) and function.__name__ in DERIVATIVES:
+        if isinstance(tape, tf.GradientTape) and function.__name__ in private.GIVING:
             self.differentiates_twice = True
             again = any(tape is not one for one in self.tapes)
             self.tapes.append(tape)

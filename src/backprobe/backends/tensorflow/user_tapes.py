@@ -19,7 +19,7 @@ from backprobe.backends.tensorflow.capture import Capture
 from backprobe.backends.tensorflow.cuts import Edge, Severed
 from backprobe.backends.tensorflow.operation_log import NEVER, OperationLog
 from backprobe.backends.tensorflow.tensors import describe, identity, is_differentiable, is_tensor, is_zero, variable_of
-from backprobe.backends.tensorflow.trained_names import Owned, owned_by_layers
+from backprobe.backends.tensorflow.trained_names import Owned, name_of, owned_by_layers
 from backprobe.backends.user_lines import users_line
 from backprobe.backends.zero_gradients import all_zero
 from backprobe.record.graph import reached
@@ -188,13 +188,8 @@ class UserTapes:
         return [all_zero([*map(self._label, self.zero.values())], self.zero_at)]
 
     def _label(self, value: Any) -> str:
-        # Return the name of a value in the program, or else TensorFlow's or Keras's name.
-        if identity(value) in self.owned:
-            return self.owned[identity(value)][0]
-        variable = variable_of(value)
-        if variable is not None:
-            return str(getattr(value, "path", None) or variable.name.partition(":")[0])
-        return f"a tensor of shape {describe(value).shape}"
+        is_variable = variable_of(value) is not None
+        return name_of(value, self.owned) if is_variable else f"a tensor of shape {describe(value).shape}"
 
     def name(self, value: Any) -> str:
         """Return the name of a Variable."""
