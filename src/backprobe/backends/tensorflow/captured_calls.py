@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -20,6 +19,7 @@ from backprobe.backends.captures import (
     Result,
     under,
 )
+from backprobe.backends.numpy import fingerprint
 from backprobe.backends.random_states import OF_PYTHON, RandomNumbers, put_back
 from backprobe.backends.replay import Replay
 from backprobe.backends.tensorflow import private
@@ -35,7 +35,6 @@ from backprobe.backends.tensorflow.model_plans import structure_of
 from backprobe.backends.tensorflow.state import TensorflowState
 from backprobe.backends.tensorflow.tensors import describe, is_eager, numbers_of, read, variable_of
 from backprobe.record.containers import leaves, refilled
-from backprobe.record.nonfinite import Nonfinite
 from backprobe.record.reasons import Reason
 
 RANDOM = ("python", "numpy", "operations")
@@ -50,18 +49,7 @@ def kept(tensor: Any, **facts: Any) -> KeptTensor:
 
 def result(tensor: Any) -> Result:
     """Return the facts by which two tensors are compared: the bits of the numbers, with all NaN treated as equal."""
-    array = numpy.asarray(tensor.numpy())
-    counts = unfit({"": tensor}).get("", Nonfinite(0, 0, array.size))
-    if array.dtype.kind in "fcV":
-        array = numpy.where(array != array, numpy.asarray(numpy.nan, array.dtype), array)
-    digest = hashlib.sha256(numpy.ascontiguousarray(array).tobytes()).hexdigest()
-    return {
-        "digest": digest,
-        "shape": [*array.shape],
-        "dtype": str(array.dtype),
-        "nan": counts.nan,
-        "inf": counts.inf,
-    }
+    return fingerprint(numpy.asarray(tensor.numpy()))
 
 
 def named(path: str, module: Any) -> list[tuple[str, Any]]:

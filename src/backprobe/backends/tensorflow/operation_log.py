@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
 from itertools import accumulate
 from operator import itemgetter
@@ -20,6 +20,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from backprobe.backends.temporarily import temporarily
 from backprobe.backends.tensorflow import run_once
 from backprobe.backends.tensorflow.cuts import Edge, LoggedCuts, Place, Severed, in_checkpoint, is_cast, users_place
 from backprobe.backends.tensorflow.hearing import OwnGradient, hearing_operations
@@ -83,23 +84,13 @@ class OperationLog:
         self.updating: dict[int, tuple[int, ...]] = {}  # while an optimizer runs: its input for each Variable
         self.updated_at: Place | None = None  # while an optimizer runs: the line that called it
 
-    @contextmanager
-    def muted(self) -> Iterator[None]:
+    def muted(self) -> AbstractContextManager[None]:
         """Operations inside this context are not part of the program, and are not logged."""
-        before, self.is_muted = self.is_muted, True
-        try:
-            yield
-        finally:
-            self.is_muted = before
+        return temporarily(self, is_muted=True)
 
-    @contextmanager
-    def without_derivatives(self) -> Iterator[None]:
+    def without_derivatives(self) -> AbstractContextManager[None]:
         """Operations inside this context have no derivatives in TensorFlow."""
-        self.is_without_derivatives = True
-        try:
-            yield
-        finally:
-            self.is_without_derivatives = False
+        return temporarily(self, is_without_derivatives=True)
 
     def root(self, tensor: Any) -> None:
         """Record that the tape watches this tensor."""
@@ -308,16 +299,10 @@ class OperationLog:
         uses.writes.append(self.length)
         self.is_written = True
 
-    @contextmanager
-    def optimizer(self, pairs: Iterable[tuple[int, int | None]]) -> Iterator[None]:
+    def optimizer(self, pairs: Iterable[tuple[int, int | None]]) -> AbstractContextManager[None]:
         """Inside this context an optimizer updates Variables. ``pairs`` are the numbers of Variables and gradients."""
-        before = self.updating, self.updated_at
-        self.updating = {one: (given,) if given in self.followed else () for one, given in pairs}
-        self.updated_at = users_place()
-        try:
-            yield
-        finally:
-            self.updating, self.updated_at = before
+        updating = {one: (given,) if given in self.followed else () for one, given in pairs}
+        return temporarily(self, updating=updating, updated_at=users_place())
 
     # Methods for reading the log.
 

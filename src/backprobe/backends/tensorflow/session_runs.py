@@ -17,6 +17,7 @@ import numpy
 import tensorflow as tf
 
 from backprobe.backends.patching import listening
+from backprobe.backends.temporarily import temporarily
 from backprobe.backends.tensorflow import private
 from backprobe.backends.tensorflow.graph_values import FREE, REFERENCES, fed_names, is_outside
 from backprobe.backends.tensorflow.graph_walk import behind, taken_by
@@ -236,15 +237,11 @@ class SessionRuns:
         self, following: Callable[..., Any], session: Any, plans: Sequence[Mapping[str, Any]], given: Mapping[str, Any]
     ) -> dict[str, Any]:
         # Return the numbers of the first plan that TensorFlow runs without an error; empty if there is none.
-        self.is_own = True
-        try:
-            for wanted in plans:
-                with suppress(tf.errors.OpError):
-                    found: dict[str, Any] = following(session, dict(wanted), feed_dict=given.get("feed_dict"))
-                    return found
-            return {}
-        finally:
-            self.is_own = False
+        for wanted in plans:
+            with suppress(tf.errors.OpError), temporarily(self, is_own=True):
+                found: dict[str, Any] = following(session, dict(wanted), feed_dict=given.get("feed_dict"))
+                return found
+        return {}
 
     def _keep(self, run: SessionRun, numbers: Mapping[str, Any]) -> None:
         for key, number in numbers.items():

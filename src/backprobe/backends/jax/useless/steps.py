@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy
 
 from backprobe.backends.jax import private
+from backprobe.backends.temporarily import temporarily
 from backprobe.backends.useless import update_without_effect
 from backprobe.backends.useless.steps import LEAST, SampledStep, SampledSteps, spread
 from backprobe.backends.user_lines import Place, source_at, users_place
@@ -92,14 +93,9 @@ class JaxSteps(SampledSteps):
         """Inside this context, operations outside of transformations are observed."""
         return private.hearing_evaluations(self._ran)
 
-    @contextmanager
-    def resting(self) -> Iterator[None]:
+    def resting(self) -> AbstractContextManager[None]:
         """Operations inside this context are not steps of the program, and are ignored."""
-        was, self.is_off = self.is_off, True
-        try:
-            yield
-        finally:
-            self.is_off = was
+        return temporarily(self, is_off=True)
 
     def _ran(self, primitive: Any, given: Sequence[Any], params: Mapping[str, Any], made: Any) -> None:
         if self.is_off or not self.known or len(self.known) > MOST or not _is_floating(made):
