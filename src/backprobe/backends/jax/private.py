@@ -1,4 +1,6 @@
-"""All private names of JAX that backprobe uses. They are tested with the oldest and the newest supported release."""
+"""Private names of JAX, and facts about its functions that no release promises. They are tested with the oldest and the
+newest supported release.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +17,7 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from backprobe.backends.private_names import PrivateNames
+from backprobe.backends.pure_calls import contents
 from backprobe.backends.user_lines import callers
 
 NAMES = PrivateNames("jax", "JAX", "jax>=0.4.38,<=0.10.2")
@@ -110,7 +113,7 @@ def hearing_evaluations(
     """Inside this context, ``told`` is called for each operation that runs outside of all transformations.
 
     It receives the primitive, the inputs, the parameters and the result. Operations with several results are reported
-    only with ``several``.
+    only with ``several``. Nothing is reported in releases of JAX without ``EVALUATING``.
     """
     if EVALUATING is None:
         yield
@@ -218,7 +221,9 @@ def inner_jaxprs(equation: Any) -> list[Any]:
 
 
 def instructions(equation: Any) -> list[tuple[CodeType, int]]:
-    """Return the instructions that made an equation, innermost first; empty in releases that do not provide them."""
+    """Return the instructions that made an equation, innermost first; empty if the equation has no traceback, or if
+    the release of JAX does not provide them.
+    """
     raw = getattr(equation.source_info.traceback, "raw_frames", None)
     return [] if raw is None else [*zip(*raw(), strict=True)]
 
@@ -293,7 +298,9 @@ def with_params(jaxpr: Any, params_of: Callable[[Any], Mapping[str, Any] | None]
 
 
 def run_backward(jaxpr: Any, constants: Sequence[Any], cotangent: Any) -> list[Any]:
-    """Transpose a linear jaxpr with one output. Returns the cotangent of each input, or None if nothing arrives."""
+    """Transpose a linear jaxpr with one output. Returns the cotangent of each input. If nothing arrives at an input, it
+    is None, or zeros in releases without ``BACKWARD``.
+    """
     if BACKWARD is not None:
         avals = [var.aval for var in jaxpr.invars]
         unknown = [UndefinedPrimal(aval.to_ct_aval() if hasattr(aval, "to_ct_aval") else aval) for aval in avals]
@@ -340,8 +347,13 @@ def is_staged(function: Any) -> bool:
             return False
         if code.co_name in STAGED:
             return True
-        function = next((found for cell in function.__closure__ or () if _is_step(found := cell.cell_contents)), None)
+        function = next((one for one in _enclosed(function) if one.__code__.co_name in STAGED), None)
     return False
+
+
+def _enclosed(function: FunctionType) -> list[FunctionType]:
+    # Return the functions in the closure of a function.
+    return [one for one in map(contents, function.__closure__ or ()) if isinstance(one, FunctionType)]
 
 
 DERIVING = frozenset({"grad", "value_and_grad", "jacfwd", "jacrev", "hessian"})
@@ -363,12 +375,8 @@ def differentiated_by(function: Any) -> Any:
     """
     if not isinstance(function, FunctionType) or not function.__code__.co_filename.startswith(FOLDER):
         return None
-    held = (cell.cell_contents for cell in function.__closure__ or ())
-    return getattr(function, "__wrapped__", None) if any(map(_is_deriving, (function, *held))) else None
-
-
-def _is_deriving(value: Any) -> bool:
-    return isinstance(value, FunctionType) and value.__code__.co_qualname.partition(".")[0] in DERIVING
+    known = (one.__code__.co_qualname.partition(".")[0] for one in (function, *_enclosed(function)))
+    return None if DERIVING.isdisjoint(known) else getattr(function, "__wrapped__", None)
 
 
 def double_precision(enabled: bool) -> AbstractContextManager[Any]:
@@ -380,10 +388,6 @@ def double_precision(enabled: bool) -> AbstractContextManager[Any]:
     from jax.experimental import enable_x64  # type: ignore[attr-defined]  # older releases of JAX have it there
 
     return enable_x64()  # type: ignore[no-any-return]  # JAX's context has no type
-
-
-def _is_step(value: Any) -> bool:
-    return isinstance(value, FunctionType) and value.__code__.co_name in STAGED
 
 
 SCAN, WHILE = scan_p.name, while_p.name
@@ -405,8 +409,7 @@ def _differentiating() -> tuple[Any, str] | None:
             return next(
                 ((module, name) for name in VJP if name in made.__code__.co_names and name in vars(module)), None
             )
-        inner = [cell.cell_contents for cell in made.__closure__ or ()]
-        made = next((one for one in inner if isinstance(one, FunctionType) and one is not abs), None)
+        made = next(iter(_enclosed(made)), None)
         if made is None:
             return None
     return None
