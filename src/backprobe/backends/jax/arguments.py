@@ -11,6 +11,7 @@ import numpy
 
 from backprobe.backends.immutable import is_floating_number
 from backprobe.backends.jax import models
+from backprobe.backends.jax.tensors import is_floating
 from backprobe.record.containers import exchanged
 
 
@@ -103,7 +104,5 @@ def as_given(leaf: Any) -> Any:
 
 
 def is_differentiable(leaf: Any) -> bool:
-    """Is the leaf a floating-point array or number?"""
-    if isinstance(leaf, jax.Array):
-        return bool(jnp.issubdtype(leaf.dtype, jnp.inexact))
-    return is_floating_number(leaf)
+    """Is the leaf a floating-point or complex array or number?"""
+    return is_floating(leaf) or is_floating_number(leaf)

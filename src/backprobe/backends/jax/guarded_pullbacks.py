@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from backprobe.backends.jax.guarded_values import is_floating
+from backprobe.backends.jax.tensors import is_floating
 from backprobe.backends.user_lines import callers
 from backprobe.source.user_code import package
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numpy
 import tensorflow as tf
 
 from backprobe.backends.facts import Options
 from backprobe.backends.immutable import rounding
+from backprobe.backends.numpy import wide
 from backprobe.backends.pure_calls import is_python_computing, why_not_python
 from backprobe.backends.random_states import OF_PYTHON, put_back
 from backprobe.backends.recheck import Given, Input, Program, Recheck, RecordedCall
@@ -116,8 +116,7 @@ class TensorflowCall(RecordedCall):
         return rounding(tensor.dtype.as_numpy_dtype)
 
     def numbers(self, tensor: Any) -> Any:
-        found = tf.convert_to_tensor(tensor).numpy()
-        return found.astype(numpy.complex128 if numpy.iscomplexobj(found) else numpy.float64)
+        return wide(tf.convert_to_tensor(tensor).numpy())
 
     def attempt(self) -> tuple[list[Any], float]:
         log = self.recheck.log
