@@ -83,7 +83,10 @@ def _statement(node: ast.AST, above: dict[ast.AST, ast.AST]) -> Code | None:
 
 
 def switch(instructions: Sequence[Instruction]) -> Source | None:
-    """Return the innermost line around these instructions that may have disabled gradients."""
+    """Return the innermost line around these instructions that may have disabled gradients; None if there is none.
+
+    The innermost instruction comes first.
+    """
     sites = ((code.co_filename, site_at(code, at)) for code, at in instructions)
     found = (_switch(file, site) for file, site in sites if site is not None)
     return next((line for line in found if line is not None), None)
@@ -145,8 +148,8 @@ def site_at(code: CodeType, at: int, kind: type[ast.AST] = ast.Call) -> Instruct
 
 
 def assigned_once(site: InstructionSite, name: str) -> ast.expr | None:
-    """Return the expression assigned to a name in the function around a site; None if the name is assigned elsewhere
-    too.
+    """Return the expression assigned to a name in the function around a site; None if the name is bound more than once
+    there, or other than by a plain assignment.
     """
     around: ast.AST = site.statement
     while around in site.above and not isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):

@@ -33,8 +33,9 @@ class HeardBirth:
 MOST = 10**7  # the largest number of elements of an array that is examined
 
 HearBirths = Callable[[Callable[[HeardBirth], None]], AbstractContextManager[Any]]
-"""Within this context a function is called for each operation that makes NaN or Inf. Use it only around a run that is
-made for this purpose, because the program may compute in different steps than usual.
+"""Within this context a function is called for each operation that makes NaN from operands without NaN, or Inf from
+finite operands, as far as the framework reports it. Use it only around a run that is made for this purpose, because the
+program may compute in different steps than usual.
 """
 
 

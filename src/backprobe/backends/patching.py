@@ -50,7 +50,7 @@ class Patched:
 
     @property
     def __class__(self) -> Any:
-        """What replaces a method is one, for ``inspect`` and for compilers that read the source of a method."""
+        """``MethodType`` for a patch of a method, because ``inspect`` and compilers that read source test for it."""
         return MethodType if type(self.original) is MethodType else type(self)
 
     @__class__.setter

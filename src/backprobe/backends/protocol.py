@@ -159,7 +159,7 @@ class BlockTape(Tape, Protocol):
         return ()
 
     def not_followed(self) -> Sequence[Reason]:
-        """Return a note for each function of ``unseen``."""
+        """Return notes on code that was not followed. By default this is a note for each function of ``unseen``."""
         return [Reason("compiled_not_followed", {"name": name}) for name in self.unseen()]
 
     @abstractmethod

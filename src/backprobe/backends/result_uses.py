@@ -66,8 +66,8 @@ def uses_of_result(instruction: Instruction) -> tuple[ModuleCall, ...]:
 
 
 def dropped(instructions: Iterable[Instruction]) -> ModuleCall | None:
-    """Return, of these nested calls, the one whose result no statement uses. The innermost call comes first, and calls
-    that are directly returned are skipped.
+    """Return, of these nested calls, the one whose result no statement uses; None if there is none. The innermost call
+    comes first, and calls that are directly returned are skipped.
     """
     for instruction in instructions:
         site = site_at(*instruction)

@@ -37,7 +37,7 @@ class UsedUp(Exception):
 
 
 def sources(reached: Iterable[Any]) -> list[Any]:
-    """Return the objects that return other items at each request, and cannot be restored.
+    """Return the objects from which a run may take items, such as iterators, queues, and files that can be read.
 
     >>> sources([[1], iter([1]), (one for one in [1])])
     [<list_iterator object at 0x...>, <generator object <genexpr> at 0x...>]
