@@ -157,15 +157,11 @@ def assigned_once(site: InstructionSite, name: str) -> ast.expr | None:
     stored = [
         node
         for node in ast.walk(around)
-        if isinstance(node, ast.Name | ast.arg)
-        and name == (node.arg if isinstance(node, ast.arg) else node.id if _is_stored(node) else "")
+        if (isinstance(node, ast.arg) and node.arg == name)
+        or (isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load))
     ]
     statement = site.above.get(stored[0]) if len(stored) == 1 else None
     return statement.value if isinstance(statement, ast.Assign) else None
-
-
-def _is_stored(node: ast.Name) -> bool:
-    return not isinstance(node.ctx, ast.Load)
 
 
 class _Parsed:

@@ -257,14 +257,11 @@ class GradientHearing(Guarding):
             value, pullback, *rest = following(function, *primals, **options)
         has_aux = bool(options.get("has_aux"))
         asked = AskedGradient(function, primals, {}, tuple(range(len(primals))), has_aux, "jax.vjp")
-        self._hear_calls(type(pullback))
+        # observe the calls of the pullback's class, because the program receives the original pullback
+        if "__call__" in vars(type(pullback)) and not self.pullbacks:
+            self.installed.enter_context(listening(type(pullback), "__call__", self._pulled))
         self.pullbacks.append((pullback, asked, value))
         return value, pullback, *rest
-
-    def _hear_calls(self, kind: type) -> None:
-        # Observe calls of the pullback that ``jax.vjp`` returned. The program still receives the original pullback.
-        if "__call__" in vars(kind) and not self.pullbacks:
-            self.installed.enter_context(listening(kind, "__call__", self._pulled))
 
     def _pulled(self, following: Callable[..., Any], pullback: Any, *args: Any, **kwargs: Any) -> Any:
         found = following(pullback, *args, **kwargs)

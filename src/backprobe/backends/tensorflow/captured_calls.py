@@ -151,7 +151,10 @@ class TensorflowCaptures(Captures):
         return RanCalls(returned, {name: result(one) for name, one in found.items()}, unfit(found))
 
     def otherwise(self, step: CapturedStep) -> Sequence[str]:
-        here = {describe(tf.zeros(())).device, *(one.name.removeprefix("/device:").lower() for one in _devices())}
+        here = {
+            describe(tf.zeros(())).device,
+            *(one.name.removeprefix("/device:").lower() for one in tf.config.list_logical_devices()),
+        }
         return [f"it ran on {one}, which is not here" for one in step.devices if one not in here]
 
     def spelled(self, value: Any) -> str | None:
@@ -167,10 +170,6 @@ class TensorflowCaptures(Captures):
 class _Tensorflow:
     # The part of a backend that ``Replay`` needs.
     state = TensorflowState
-
-
-def _devices() -> list[Any]:
-    return list(tf.config.list_logical_devices())
 
 
 def module_at(model: Any, path: str) -> Any:

@@ -207,7 +207,8 @@ class SessionRuns:
         except (TypeError, ValueError, KeyError):  # the program's own error, which its run raises
             return None
         executed = behind(graph, fetched, fed, control=True)
-        taken = [one for one in passes if _is_run(one, executed)]
+        # the calls of ``tf.gradients`` of which this run computes any gradient
+        taken = [one for one in passes if any(each.op.name in executed for each in tensors_in(one.given))]
         return self._wanted(taken, Fetchable(graph, executed, fed)) if taken else None
 
     def _wanted(self, taken: Sequence[GraphPass], fetchable: Fetchable) -> tuple[SessionRun, FetchPlan]:
@@ -279,11 +280,6 @@ def _returned(graph: Any, wanted: Mapping[str, Any], fetches: Any, result: Any) 
         if not isinstance(one, tf.IndexedSlices)
     }
     return {key: numbers[id(tensor)] for key, tensor in wanted.items() if id(tensor) in numbers}
-
-
-def _is_run(taken: GraphPass, executed: Mapping[str, Any]) -> bool:
-    # Does the run compute any of the gradients that a call of ``tf.gradients`` returned?
-    return any(one.op.name in executed for one in tensors_in(taken.given))
 
 
 def _dense(gradient: Any, like: Any) -> Any:
