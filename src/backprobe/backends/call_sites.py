@@ -75,8 +75,8 @@ def _first_line(function: ast.FunctionDef) -> int:
 
 
 def _statement(node: ast.AST, above: dict[ast.AST, ast.AST]) -> Code | None:
-    # Return the innermost statement or lambda that runs this node. If a lambda is running, the rest of the statement
-    # around the lambda may not have run.
+    # Return the innermost statement or lambda that contains this node; None if there is none. A lambda counts, because
+    # the rest of the statement around it need not run when the lambda runs.
     while node in above and not isinstance(node, Code):
         node = above[node]
     return node if isinstance(node, Code) else None
@@ -136,7 +136,7 @@ def _around(site: InstructionSite) -> Iterator[Switch]:
 @by_code(1024)
 def site_at(code: CodeType, at: int, kind: type[ast.AST] = ast.Call) -> InstructionSite | None:
     """Return the site of an instruction: the outermost node of this kind whose value is exactly the result of the
-    instruction.
+    instruction. Return None if there is no such node, or if the source is not available.
     """
     positions = list(code.co_positions())
     known = _parsed("".join(linecache.getlines(code.co_filename)))

@@ -273,7 +273,9 @@ class Replaces(ABC):
 
     @abstractmethod
     def linked(self, value: Any, sources: Sequence[Any]) -> Any | None:
-        """Return the value with the histories of all these sources added to its own, as ``Backend.bridged`` does."""
+        """Return the value with the histories of all these sources added to its own, or None, as ``Backend.bridged``
+        does.
+        """
 
     @abstractmethod
     def original_value(self, tensor: Any) -> Callable[[], Any]:

@@ -342,12 +342,16 @@ class Backend(Protocol):
 
     @property
     def watches(self) -> Watches | None:
-        """The capability to watch models. It is a property, because importing its modules may take long."""
+        """The capability to watch models; None if there is none. It is a property, because importing its modules may
+        take long.
+        """
         return None
 
     @property
     def captures(self) -> Captures | None:
-        """The capability to capture failed steps. It is a property, because importing its modules may take long."""
+        """The capability to capture failed steps; None if there is none. It is a property, because importing its
+        modules may take long.
+        """
         return None
 
     @abstractmethod

@@ -271,7 +271,7 @@ class RecordedCall(ABC):
         return [leaf for path, leaf in self.recheck.leaves(result) if path in self.outputs]
 
     def why_not_again(self) -> Reason | None:
-        """Return why the call cannot be repeated, as far as known after it has returned."""
+        """Return why the call cannot be repeated, as far as known after it has returned; None if it can."""
         return None
 
     def is_captured(self, leaf: Any) -> bool:

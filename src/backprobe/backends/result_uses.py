@@ -190,7 +190,7 @@ def _ends(
 
 
 def _switched(file: str, statement: ast.stmt, above: dict[ast.AST, ast.AST]) -> Source | None:
-    # Return the ``with`` statement in the same function that disables gradients for a statement.
+    # Return the innermost ``with`` in the same function that disables gradients for a statement; None if there is none.
     node: ast.AST = statement
     while node in above and not isinstance(node, FUNCTIONS):
         node = above[node]

@@ -25,7 +25,7 @@ def _tangent(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, 
 
 
 def bridged(value: Any, source: Any) -> Any | None:
-    """Return the value with the history of other values added: see ``Bridges.bridged``."""
+    """Return the value with the history of other values added, or None: see ``Bridges.bridged``."""
     sources = [*filter(is_floating, opened(source, is_array))]
 
     def one(leaf: Any) -> Any | None:

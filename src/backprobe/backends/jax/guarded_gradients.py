@@ -81,8 +81,8 @@ class AskedGradient:
 
 
 def _by_equinox(function: Any, given: Any, has_aux: bool) -> AskedGradient | None:
-    # Read a gradient computed by Equinox. ``filter_grad`` differentiates a function of two parts of its first argument:
-    # the arrays, and everything else.
+    # Read a gradient computed by Equinox; return None for any other. ``filter_grad`` differentiates a function of two
+    # parts of its first argument: the arrays, and everything else.
     equinox = sys.modules.get("equinox")
     cells = inspect.getclosurevars(function).nonlocals if inspect.isfunction(function) else {}
     wrapper = cells.get("self")
@@ -93,8 +93,8 @@ def _by_equinox(function: Any, given: Any, has_aux: bool) -> AskedGradient | Non
 
 
 def _by_nnx(function: Any, frame: FrameType) -> AskedGradient | None:
-    # Read a gradient computed by Flax. ``nnx.grad`` differentiates a function of the states of the models among its
-    # arguments.
+    # Read a gradient computed by Flax NNX; return None for any other. ``nnx.grad`` differentiates a function of the
+    # states of the models among its arguments.
     inner = getattr(function, "f", None)
     if not type(function).__module__.startswith("flax.nnx") or inner is None:
         return None

@@ -243,7 +243,7 @@ def traced_by(tracer: Any) -> tuple[Any, str]:
 
 
 def function_name(jaxpr: Any) -> str | None:
-    """Return the name of the function from which a jaxpr was traced, if it is known."""
+    """Return the name of the function from which a jaxpr was traced; None if it is not known."""
     inner = jaxpr.jaxpr if isinstance(jaxpr, ClosedJaxpr) else jaxpr
     name = getattr(getattr(inner, "debug_info", None), "func_name", None)
     return name if isinstance(name, str) and name.isidentifier() else None

@@ -48,7 +48,7 @@ GET_ITER = dis.opmap["GET_ITER"]
 
 def _number(gradient: Any) -> int | None:
     # Return the number of an optimizer's input: of a tensor, of the rows of a sparse tensor, or of a Variable that
-    # accumulates gradients.
+    # accumulates gradients. Return None if it has no numbers.
     held = numbers_of(gradient)
     return identity(held) if is_tensor(held) else None
 

@@ -39,7 +39,7 @@ _bridge: Callable[[Any, Any], Any] = tf.custom_gradient(_carried)
 
 
 def bridged(value: Any, source: Any) -> Any | None:
-    """Return the value with the history of other values added: see ``Bridges.bridged``."""
+    """Return the value with the history of other values added, or None: see ``Bridges.bridged``."""
     sources = [one for one in opened(source, is_tensor) if _is_differentiable(one)]
 
     def one(leaf: Any) -> Any | None:

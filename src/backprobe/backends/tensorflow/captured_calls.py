@@ -151,10 +151,8 @@ class TensorflowCaptures(Captures):
         return RanCalls(returned, {name: result(one) for name, one in found.items()}, unfit(found))
 
     def otherwise(self, step: CapturedStep) -> Sequence[str]:
-        here = {
-            describe(tf.zeros(())).device,
-            *(one.name.removeprefix("/device:").lower() for one in tf.config.list_logical_devices()),
-        }
+        names = [one.name for one in tf.config.list_logical_devices()]
+        here = {describe(tf.zeros(())).device, *(name.removeprefix("/device:").lower() for name in names)}
         return [f"it ran on {one}, which is not here" for one in step.devices if one not in here]
 
     def spelled(self, value: Any) -> str | None:

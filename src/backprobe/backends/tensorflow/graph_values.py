@@ -101,7 +101,7 @@ class GraphValues:
         return None if operation.name in added(self.graph) else str(operation.name)
 
     def line(self, operation: Any) -> Source | None:
-        """Return the program's line that created an operation."""
+        """Return the program's line that created an operation; None if it is not known."""
         return user_line(operation)
 
     def operations(self) -> Sequence[Any]:

@@ -160,7 +160,8 @@ class OperationLog:
         self, name: str, outputs: Sequence[Any], inputs: Sequence[Any], is_by_hand: bool
     ) -> OwnGradient | None:
         """Called when outputs get a custom gradient function, which replaces the gradients of the operations that
-        computed them. Returns a listener for the gradient function if the program defines it.
+        computed them. Returns a listener for the gradient function, or None. Only functions that the program defines
+        are observed, between eager values, if an input carries a gradient.
         """
         if self.is_muted or is_stopped():
             return None

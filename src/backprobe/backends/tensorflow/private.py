@@ -251,7 +251,7 @@ def global_generator() -> tuple[Callable[[], Any], Callable[[Any], None]]:
 
 
 def global_seed() -> int | None:
-    """Return the seed that was passed to ``tf.random.set_seed``."""
+    """Return the seed that was passed to ``tf.random.set_seed``; None if none was."""
     seed: int | None = getattr(context.context(), "_seed", None)
     return seed
 

@@ -68,7 +68,8 @@ def _why(
 
 
 def _cut(upstream: Upstream, operation: Any, places: Mapping[str, int]) -> CutOperation | None:
-    # Return an operation that lets no gradient through, and the nearest of these values that flow into it.
+    # Return an operation that lets no gradient through, and the nearest of these values that flow into it; None if the
+    # operation's line is not known.
     line = user_line(operation)
 
     def before(name: str) -> list[str]:

@@ -365,5 +365,6 @@ def _is_filling(option: Any) -> bool:
 
 
 def _nearest(versions: Mapping[int, int], version: int) -> int | None:
-    # Return the capture of a version, or of the last captured version before it.
+    # Return the capture of a version, or of the last captured version before it, or else of the first one. Return None
+    # if there are none.
     return versions[max((one for one in versions if one <= version), default=min(versions))] if versions else None

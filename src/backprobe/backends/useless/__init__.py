@@ -291,7 +291,7 @@ def is_lasting(note: Note) -> bool:
 
 
 def line_of(note: Note) -> Source | None:
-    """Return the line of a note."""
+    """Return the line of a note; None if it has none."""
     file, _, line = note.fields.get("at", "").rpartition(":")
     return Source(file, int(line), note.fields.get("text", "")) if file else None
 

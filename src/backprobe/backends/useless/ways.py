@@ -132,7 +132,7 @@ class Ways(ABC, Generic[Value, Step]):
 
     @abstractmethod
     def maker(self, value: Value) -> Step | None:
-        """Return the step that computed a value."""
+        """Return the step that computed a value; None for a value that no observed step computed."""
 
     @abstractmethod
     def made(self, step: Step) -> Iterable[Value]:

@@ -176,7 +176,8 @@ class JaxSteps(SampledSteps):
         live: Mapping[str, Any],
         moved: Mapping[str, Any],
     ) -> SmallUpdate | None:
-        # Return the update if something was added to the arrays, but rounding left almost all numbers unchanged.
+        # Return the update of the arrays to which something was added. It has the counts of their numbers, and of those
+        # that changed, because rounding has left most unchanged. Return None if nothing was added to any array.
         there = {name: live[name] & (_sample(more) != 0) for name, (more, _) in added.items()}
         names = [name for name, each in there.items() if each.any()]
         if not names:

@@ -29,7 +29,7 @@ class Spot(NamedTuple):
 
 
 def spot() -> Spot | None:
-    """Return the line and part of the operation that is running."""
+    """Return the line and part of the operation that is running; None if no code of the program is running."""
     running: dict[int, Any] = {}  # by id: Keras has two nested methods ``__call__``
     for frame in callers(sys._getframe(1)):
         code = frame.f_code
