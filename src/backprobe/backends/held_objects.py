@@ -72,7 +72,8 @@ NOTHING = object()
 def reached_from(roots: Iterable[Any], is_known: Callable[[Any], bool]) -> Iterator[Any]:
     """Yield these objects and all objects that they refer to, nearest first, also through objects of libraries.
 
-    Objects of the framework are yielded, but only iterators among their attributes are followed further.
+    Plain numbers and texts are left out, and the depth and the number of objects are limited. Objects of the framework
+    are yielded, but only iterators among their attributes are followed further.
     """
     waiting, seen = deque((one, 0) for one in roots), dict[int, Any]()
     while waiting and len(seen) < MOST:

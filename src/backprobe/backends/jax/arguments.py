@@ -24,7 +24,9 @@ def is_pytree(value: Any) -> bool:
 
 
 def exchange(value: Any, replace: Callable[[Any], Any], made: Callable[[Any, Any], Any] = lambda leaf, new: new) -> Any:
-    """Return the value with each leaf replaced. Python's own containers stay the same objects; pytrees are rebuilt."""
+    """Return the value with each leaf replaced. Python's own containers stay the same objects. Pytrees are rebuilt, and
+    only arrays are replaced in them.
+    """
 
     def arrays_only(leaf: Any) -> Any:
         return replace(leaf) if isinstance(leaf, jax.Array | numpy.ndarray) else leaf

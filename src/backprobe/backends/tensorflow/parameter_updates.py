@@ -45,8 +45,8 @@ class Updates:
         self.steps: list[UpdateStep] = []
 
     def before(self, pairs: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Kind, Kind]]:
-        """Return the Variables that are about to be updated, with the worst kind of number in each and in its
-        gradient.
+        """Return those of these Variables whose numbers and gradients can be read, before they are updated, with the
+        worst kind of number in each and in its gradient.
         """
         with self.log.muted():
             looked = [(variable, _kind(variable), _kind(gradient)) for variable, gradient in pairs]

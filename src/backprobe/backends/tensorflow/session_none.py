@@ -19,7 +19,9 @@ from backprobe.record.training import ModuleRan, Training, Untrained
 
 
 def none_given(passes: Sequence[GraphPass], captures: Sequence[Capture]) -> tuple[NoneGiven, ...]:
-    """Return each gradient that was None, by the positions of captures, of calls whose line is known."""
+    """Return each gradient of a graph's tensor that was None, by the positions of captures, if the line of the call is
+    known.
+    """
     return tuple([one for call in passes if None in [*call.given] for one in _of_call(call, captures)])
 
 
@@ -92,7 +94,9 @@ def _by(operation: Any) -> CutBy:
 
 
 def training(passes: Sequence[GraphPass], captures: Sequence[Capture]) -> Training | None:
-    """Return the outcome for each Variable, if the program requested only gradients of Variables; None otherwise."""
+    """Return the number of Variables whose gradients the program requested, and those that got none. Return None if the
+    program also requested other gradients, or none at all.
+    """
     asked: dict[str, Any] = {}
     for call in passes:
         graph = PassValues(call.graph, call.outputs, frozenset())

@@ -142,7 +142,9 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
         return GradStatus.FROZEN, Reason("frozen")
 
     def unnamed(self, captures: Sequence[Capture]) -> list[tuple[str, Capture, int]]:
-        """Return the trainable Variables that the program read, each in the versions that were read."""
+        """Return the trainable Variables that the program read, each in those of the versions read that are not among
+        these captures.
+        """
         known = {capture.key for capture in captures if capture.is_variable}
         made = [self.log.made_at(capture.number) for capture in captures]
         found = []

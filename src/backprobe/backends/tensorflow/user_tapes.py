@@ -118,7 +118,9 @@ class UserTapes:
                 self.watched(tape, one)
 
     def given(self, tape: Any, args: Sequence[Any], kwargs: Mapping[str, Any], gradients: Any) -> None:
-        """Called when a tape has returned these gradients. Records the reason for each None."""
+        """Called when a tape has returned these gradients. Records the reason for each None, and for each zero that an
+        operation on the path explains, if the program's line is known.
+        """
         target, sources = [*args, *(kwargs[name] for name in ("target", "sources", "source") if name in kwargs)][:2]
         is_filled = any(map(_is_filling, (*args[2:], *kwargs.values())))
         came = [*zip(tf.nest.flatten(sources), tf.nest.flatten(gradients), strict=False)]
@@ -198,7 +200,9 @@ class UserTapes:
         return self._label(value)
 
     def training(self, captures: Sequence[Capture]) -> Training | None:
-        """Return the outcome for each Variable whose gradient the program computed; None if it computed none."""
+        """Return the number of Variables whose gradients the program computed, and the facts about those that never had
+        a gradient. Return None if it computed no gradient of a Variable.
+        """
         lacking = [one for one in self.asked if one.number in self.trained and not self.trained[one.number]]
         each = {one.number: one for one in lacking}.values()
         if not self.trained:
