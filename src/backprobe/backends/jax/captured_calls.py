@@ -21,6 +21,7 @@ from backprobe.backends.captures import (
     MisfitParameter,
     RanCalls,
     Result,
+    misfits_of,
 )
 from backprobe.backends.jax import models
 from backprobe.backends.jax.guarded_gradients import AskedGradient, JaxGuardedGradient
@@ -115,10 +116,7 @@ class JaxCaptures(Captures):
             name: tuple(one.facts["shape"] if one.tensor is None else array_of(one).shape)
             for name, one in step.parameters.items()
         }
-        found = [
-            MisfitParameter(name, shape, held.get(name)) for name, shape in captured.items() if held.get(name) != shape
-        ]
-        return [*found, *(MisfitParameter(name, None, shape) for name, shape in held.items() if name not in captured)]
+        return misfits_of(captured, held, held)
 
     def calls(self, model: Any, step: CapturedStep) -> Sequence[Any]:
         (call,) = step.calls

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from backprobe.backends.jax.arguments import exchange, is_differentiable
 from backprobe.backends.jax.tensors import is_array, is_floating
-from backprobe.backends.jax.watched_steps import About, AwaitedNumber, Statistics, measured, row_of
+from backprobe.backends.jax.watched_steps import About, Statistics, measured, row_of
 from backprobe.backends.watches import (
     GRADIENT,
     PARAMETER,
@@ -311,7 +311,7 @@ class JaxWatches(FunctionWatches):
         if number.size != 1 or jnp.issubdtype(number.dtype, jnp.complexfloating):
             raise TypeError("not one number")
         number.copy_to_host_async()
-        return AwaitedNumber(number)
+        return number
 
     def later(self, rows: Mapping[int, Any]) -> Callable[[], Mapping[int, Row]]:
         return later(rows, row_of)

@@ -17,6 +17,7 @@ from backprobe.backends.captures import (
     MisfitParameter,
     RanCalls,
     Result,
+    misfits_of,
     under,
 )
 from backprobe.backends.numpy import fingerprint
@@ -117,11 +118,8 @@ class TensorflowCaptures(Captures):
                 for name, one in (*step.parameters.items(), *states)
                 if not path or name.startswith(f"{path}.")
             }
-            found += [
-                MisfitParameter(name, one, held.get(name)) for name, one in captured.items() if held.get(name) != one
-            ]
             trained = [name for name, one in named(path, module) if one.trainable]
-            found += [MisfitParameter(name, None, held[name]) for name in trained if captured and name not in captured]
+            found += misfits_of(captured, held, trained if captured else ())
         return found
 
     def calls(self, model: Any, step: CapturedStep) -> Sequence[TensorflowReplayedCall]:

@@ -121,7 +121,7 @@ class LoggedCuts:
 @lru_cache(4096)
 def is_flat(operation: str) -> bool:
     """Does TensorFlow record this operation although it has no derivative?"""
-    return private.has_no_derivative(operation)
+    return private.has_derivative(operation) is False
 
 
 @lru_cache(4096)
@@ -129,7 +129,7 @@ def is_cast(operation: str) -> bool:
     """Does this operation have a derivative and exactly one output? If the output carries no gradient nevertheless, the
     reason is its dtype.
     """
-    return private.has_derivative(operation) and private.makes_one(operation)
+    return private.has_derivative(operation) is True and private.makes_one(operation)
 
 
 def in_checkpoint() -> bool:

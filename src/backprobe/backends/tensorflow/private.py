@@ -395,20 +395,16 @@ def conducts(operation: Any) -> bool:
         return True
 
 
-def has_no_derivative(kind: str) -> bool:
-    """Is this operation's gradient registered as None, so that tapes record the operation but return None?"""
-    try:
-        return kind in FLAT or ops.gradient_registry.lookup(kind) is None
-    except LookupError:  # tapes raise this error themselves
-        return False
+def has_derivative(kind: str) -> bool | None:
+    """Is a gradient function registered for this kind of operation?
 
-
-def has_derivative(kind: str) -> bool:
-    """Is a gradient function registered for this kind of operation?"""
+    False if the gradient is registered as None, so that tapes record the operation but return None. None if nothing is
+    registered: then tapes raise LookupError.
+    """
     try:
         return kind not in FLAT and GRADIENTS.lookup(kind) is not None
     except LookupError:
-        return False
+        return None
 
 
 def makes_one(kind: str) -> bool:
