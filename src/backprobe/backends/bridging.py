@@ -81,7 +81,7 @@ class Bridges(Protocol):
 
     @abstractmethod
     def begin(self) -> None:
-        """Reset the framework's random numbers and modes to those of a new process."""
+        """Reset the framework's global state on which a script depends, such as its modes, to that of a new process."""
 
     def part(self, value: Any, name: str) -> Any:
         """Return the part of a value that this segment of a dotted name refers to; None if there is none."""

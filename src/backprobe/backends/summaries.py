@@ -28,7 +28,7 @@ class RunningSummary:
         """Add a chunk: the counts of its finite and other elements, the largest finite magnitude, and the sum of
         squares.
 
-        ``squares`` is the sum over the numbers divided by ``scale``.
+        ``squares`` is the sum of the squares of the finite numbers, each divided by ``scale``.
         """
         self.finite += finite
         self.nonfinite += nonfinite

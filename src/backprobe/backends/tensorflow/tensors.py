@@ -88,7 +88,9 @@ def identity(value: Any) -> int:
 
 
 def read(variable: Any) -> Any:
-    """Return the current value of a Variable, unaffected by later writes. A tape does not record this read."""
+    """Return the current value of a Variable, unaffected by later writes. This read does not make a tape watch the
+    Variable. A tape that watches the Variable already records the read.
+    """
     return tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype)
 
 

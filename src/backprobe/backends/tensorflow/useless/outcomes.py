@@ -121,6 +121,6 @@ def near(tensor: Any) -> float:
 
 
 def wide(tensor: Any) -> Any:
-    """Return the tensor's numbers in double precision."""
+    """Return the tensor's numbers in double precision; complex numbers keep their precision."""
     numbers = tensor.numpy()
     return numbers if numpy.iscomplexobj(numbers) else numbers.astype(numpy.float64)
