@@ -22,7 +22,7 @@ import tensorflow as tf
 
 from backprobe.backends.temporarily import temporarily
 from backprobe.backends.tensorflow import run_once
-from backprobe.backends.tensorflow.cuts import Edge, LoggedCuts, Place, Severed, in_checkpoint, is_cast, users_place
+from backprobe.backends.tensorflow.cuts import Edge, LoggedCuts, Severed, in_checkpoint, is_cast, users_place
 from backprobe.backends.tensorflow.hearing import OwnGradient, hearing_operations
 from backprobe.backends.tensorflow.private import (
     dtype_number,
@@ -38,6 +38,7 @@ from backprobe.backends.tensorflow.tensors import (
     is_zero,
 )
 from backprobe.backends.tensorflow.variable_uses import Uses, Written
+from backprobe.backends.user_lines import Place
 from backprobe.record.entries import GradStatus
 from backprobe.record.graph import reached
 from backprobe.record.none_gradients import CutBy

@@ -14,12 +14,12 @@ import numpy
 import tensorflow as tf
 
 from backprobe.backends.tensorflow.capture import Capture
-from backprobe.backends.tensorflow.cuts import Place, users_place
+from backprobe.backends.tensorflow.cuts import users_place
 from backprobe.backends.tensorflow.operation_log import OperationLog
 from backprobe.backends.tensorflow.private import unrecorded
 from backprobe.backends.tensorflow.tensors import is_eager, number_of, numbers_of, read, variable_of
 from backprobe.backends.tensorflow.trained_names import name_of, owned_by_layers
-from backprobe.backends.user_lines import source_at
+from backprobe.backends.user_lines import Place, source_at
 from backprobe.record.nonfinite import GradientKind, Kind, Update
 
 BADNESS: dict[Kind, int] = {"finite": 0, "inf": 1, "nan": 2}

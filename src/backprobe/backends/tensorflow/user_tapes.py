@@ -173,8 +173,8 @@ class UserTapes:
                     self._look_at(source, gradient)
 
     def _look_at(self, source: Any, gradient: Any) -> None:
-        # Note a Variable that has got a gradient, and whether that gradient is 0. Zeros are reported only if all gradients
-        # of a training are 0, so after the first nonzero gradient no further ones are examined.
+        # Note a Variable that has got a gradient, and whether that gradient is 0. Zeros are reported only if all
+        # gradients of a training are 0, so after the first nonzero gradient no further ones are examined.
         with self.log.muted():
             self.has_moving = not is_zero(gradient)
         self.zero[identity(source)] = source

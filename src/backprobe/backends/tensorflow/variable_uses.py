@@ -7,8 +7,8 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import Any
 
-from backprobe.backends.tensorflow.cuts import Place
 from backprobe.backends.tensorflow.private import identity_of
+from backprobe.backends.user_lines import Place
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from math import prod
 from typing import Any, Generic, TypeVar
@@ -108,8 +108,8 @@ def notes_on_leaves(
     name: Callable[[Key], str],
     line: Callable[[End], Source | None],
     iterations: int,
-) -> list[Note]:
-    """Return a note for each operation at which the gradients of some of these leaves vanish.
+) -> Iterator[Note]:
+    """Yield a note for each operation at which the gradients of some of these leaves vanish.
 
     ``leaves`` are the leaves with their ends. ``is_zero`` says whether the gradient of a leaf was exactly 0 in each of
     these iterations. This is required, unless contributions cancel.
@@ -117,7 +117,7 @@ def notes_on_leaves(
     ended = [(leaf, end) for leaf, ends in leaves if (end := decisive(ends)) is not None]
     ended = [(leaf, replace(end, place=line(end), is_zero=is_zero(leaf))) for leaf, end in ended]
     reported = [(name(leaf), end) for leaf, end in ended if end.code == CANCELS or end.is_zero]
-    return by_operation(reported, iterations=iterations)
+    yield from by_operation(reported, iterations=iterations)
 
 
 class Ways(ABC, Generic[Value, Step]):

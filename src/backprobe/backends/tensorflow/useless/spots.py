@@ -6,9 +6,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from backprobe.backends.tensorflow.cuts import Place
 from backprobe.backends.useless import InPart
-from backprobe.backends.user_lines import callers, source_at
+from backprobe.backends.user_lines import Place, callers, source_at
 from backprobe.record.source import Source
 from backprobe.source.user_code import package
 
