@@ -261,11 +261,13 @@ def _judged(numbers: Any) -> Nonfinite:
 
 
 def fingerprint(array: Any) -> dict[str, Any]:
-    """Return the facts by which two arrays of floating-point numbers are compared: the bits of the numbers, with all
-    NaN treated as equal, the shape and dtype, and the counts of NaN and Inf.
+    """Return the facts by which two arrays are compared: the bits of the numbers, with all NaN treated as equal, the
+    shape and dtype, and the counts of NaN and Inf.
     """
-    counts, plain = _judged(wide(array)), numpy.where(array != array, numpy.asarray(numpy.nan, array.dtype), array)
-    digest = hashlib.sha256(numpy.ascontiguousarray(plain).tobytes()).hexdigest()
+    counts = _judged(wide(array))
+    if array.dtype.kind in "fcV":  # dtypes of other packages, such as bfloat16, have the kind V
+        array = numpy.where(array != array, numpy.asarray(numpy.nan, array.dtype), array)
+    digest = hashlib.sha256(numpy.ascontiguousarray(array).tobytes()).hexdigest()
     return {"digest": digest, "shape": [*array.shape], "dtype": str(array.dtype), "nan": counts.nan, "inf": counts.inf}
 
 

@@ -133,12 +133,12 @@ class Reporter:
                 self.observer.parameter(path, variable)
 
     def called(self, kind: type, following: Callable[..., Any], module: Any, /, *args: Any, **kwargs: Any) -> Any:
-        is_whole = kind is owner_of(type(module), "__call__")  # and not its base's method, which it calls
-        is_outermost = module is self.model and is_whole
+        is_first = kind is owner_of(type(module), "__call__")  # and not the method of a base, which that one calls
+        is_outermost = module is self.model and is_first
         if is_outermost and not is_symbolic((args, kwargs)):
             self.observer.given((args, kwargs))
         output = following(module, *args, **kwargs)
-        if not is_whole or is_symbolic(output):
+        if not is_first or is_symbolic(output):
             return output
         if id(module) not in self.structure.known:
             self.look()
