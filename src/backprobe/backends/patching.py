@@ -186,7 +186,7 @@ def original(owner: Any, name: str) -> Any:
     return found if inner is None else MethodType(inner, found.__self__)
 
 
-def owner_of(kind: type, name: str) -> type:
+def definer_of(kind: type, name: str) -> type:
     """Return the class in the hierarchy of ``kind`` that defines an attribute."""
     return next(base for base in kind.__mro__ if name in vars(base))
 

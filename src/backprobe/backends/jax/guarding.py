@@ -17,7 +17,7 @@ from backprobe.backends.jax import models
 from backprobe.backends.jax.guarded_gradients import GradientHearing, JaxGuardedGradient, RunAgain
 from backprobe.backends.jax.guarded_values import at_element, element_of, has_numbers, unfit
 from backprobe.backends.jax.tensors import is_floating
-from backprobe.backends.patching import listening, owner_of
+from backprobe.backends.patching import definer_of, listening
 from backprobe.backends.random_states import OF_PYTHON, RandomNumbers
 from backprobe.backends.temporarily import temporarily
 from backprobe.errors import Unsupported
@@ -101,7 +101,7 @@ class JaxGuarding(CallGuarding):
         self.heard.warn(UNSEEN.format(name=self.kind.__name__, kind="compiled " * self.heard.is_any))
 
     def _listen(self) -> None:
-        owner = owner_of(self.kind, "__call__")
+        owner = definer_of(self.kind, "__call__")
         self.installed.enter_context(listening(owner, "__call__", self._called))
 
     @contextmanager

@@ -1,7 +1,7 @@
 """Reports operations that make NaN from operands without NaN, or Inf from finite operands, as JAX evaluates them one
 by one.
 
-Compilation is switched off, but loops, branches and some functions of ``jax.numpy`` still count as single operations.
+Compilation is switched off, but loops, branches and functions of ``jax.numpy`` may still count as single operations.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from backprobe.backends.guarding import GuardedPass, Heard, PassGuarding
 from backprobe.backends.guards import GuardListener
-from backprobe.backends.patching import listening, owner_of
+from backprobe.backends.patching import definer_of, listening
 from backprobe.backends.tensorflow import private
 from backprobe.backends.tensorflow.block_guards import ScaledLosses, flat
 from backprobe.backends.tensorflow.guarded_calls import TensorflowGuardedCall, floating, unfit
@@ -60,7 +60,7 @@ class TensorflowGuarding(PassGuarding[TapePass]):
     def listening(self) -> Iterator[None]:
         with ExitStack() as installed:
             installed.enter_context(self.scaled.listening())
-            for kind in dict.fromkeys(owner_of(type(module), "__call__") for module, _ in self.known.values()):
+            for kind in dict.fromkeys(definer_of(type(module), "__call__") for module, _ in self.known.values()):
                 installed.enter_context(listening(kind, "__call__", partial(self._called, kind)))
             installed.enter_context(listening(tf.GradientTape, "gradient", self._differentiated))
             yield
@@ -69,7 +69,7 @@ class TensorflowGuarding(PassGuarding[TapePass]):
     # Methods for the forward pass.
 
     def _called(self, kind: type, following: Callable[..., Any], module: Any, /, *args: Any, **kwargs: Any) -> Any:
-        if self.is_repeating or kind is not owner_of(type(module), "__call__"):
+        if self.is_repeating or kind is not definer_of(type(module), "__call__"):
             return following(module, *args, **kwargs)
         if not self.is_guarded and id(module) not in self.known and not self.running:
             self._look()
