@@ -85,6 +85,11 @@ def _rows(gradients: Any) -> Any:
     return tf.cast(rows, tf.float32) if rows.dtype in (tf.float16, tf.bfloat16) else rows
 
 
+def _identity(value: Any) -> int:
+    # Return the number of a tensor. Symbolic tensors have none, so their ``id`` is returned instead.
+    return id(value) if isinstance(value, tf.Tensor) and tf.is_symbolic_tensor(value) else tensors.identity(value)
+
+
 class SymbolicTape(TensorflowTape):
     """The tape of a program that ``tf.vectorized_map`` traces. Its tensors are symbols without numbers."""
 
@@ -94,10 +99,7 @@ class SymbolicTape(TensorflowTape):
     def is_differentiated(self, value: Any) -> bool:
         return tensors.is_differentiable(tensors.plain(value))
 
-    def identity(self, tensor: Any) -> int:  # type: ignore[override]  # a method here, a static one there
-        """Return the number of a tensor. A symbolic tensor has none, so its ``id`` is returned instead."""
-        is_symbolic = isinstance(tensor, tf.Tensor) and tf.is_symbolic_tensor(tensor)
-        return id(tensor) if is_symbolic else tensors.identity(tensor)
+    identity = staticmethod(_identity)
 
     def capture(self, tensor: Any, around: Callable[[], Around]) -> Capture:
         return Capture(tensor, None, self.identity(tensor))
