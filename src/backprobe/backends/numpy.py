@@ -170,8 +170,8 @@ def _decoded(layout: Mapping[str, Any], blobs: Mapping[str, Any]) -> Any:
     array = numpy.lib.stride_tricks.as_strided(flat[layout["offset"] :], layout["shape"], strides)
     if layout["dtype"] == "bfloat16":
         # without ``asarray``, shifting a single number would return a scalar
-        wide = numpy.asarray(array.astype(numpy.uint32) << 16, numpy.uint32)
-        return wide.view(numpy.float32)
+        bits = numpy.asarray(array.astype(numpy.uint32) << 16, numpy.uint32)
+        return bits.view(numpy.float32)
     return array
 
 

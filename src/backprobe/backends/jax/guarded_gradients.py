@@ -327,7 +327,9 @@ class GradientHearing(Guarding):
 
 
 def code_of(function: Any) -> Any:
-    """Return a key that identifies a function even if the program creates the function anew each time."""
+    """Return a key that identifies a Python function even if the program creates the function anew each time. For any
+    other callable it is the callable itself.
+    """
     return getattr(function, "__code__", function)
 
 

@@ -41,7 +41,7 @@ class RecordedSpans:
 
     spans: list[tuple[float, float]] = field(default_factory=list)
     watched: dict[int, int] = field(default_factory=dict)  # by number: the position in the log of the first watch
-    newest: dict[int, int] = field(default_factory=dict)  # by number: the number that the next tensor then had
+    newest: dict[int, int] = field(default_factory=dict)  # by number: the number that a new tensor would have got then
 
     def has(self, position: int) -> bool:
         return any(start < position <= end for start, end in self.spans)
@@ -49,7 +49,9 @@ class RecordedSpans:
 
 @dataclass(frozen=True)
 class AskedOfTape:
-    """A gradient that the program computed and that is None: the value, the line, and the reason."""
+    """A gradient that the program computed and that is None or 0: the value, the line, and the reason. Also a call that
+    names no values.
+    """
 
     number: int
     version: int
