@@ -8,11 +8,13 @@ import io
 import json
 import runpy
 import textwrap
+import weakref
 
 import pytest
 import torch
 
 from backprobe.backends.torch import own_modes
+from backprobe.backends.torch.useless.applied import Applied
 from backprobe.backends.torch.useless.distributions import Distributions
 from backprobe.backends.torch.useless.operations import Operations
 from backprobe.backends.torch.useless.shapes import Shapes
@@ -571,6 +573,15 @@ def test_a_mode_of_the_program_sees_what_it_saw(tmp_path, monkeypatch):
         """,
     )
     assert explained(text, tmp_path, monkeypatch)[:2] == (0, [])
+
+
+def test_an_operation_keeps_no_tensor_of_a_list_alive():
+    one = torch.ones(2, requires_grad=True)
+    applied = Applied(torch.ops.aten.cat.default, ([one],), [one], torch.cat([one]).detach())
+    kept = weakref.ref(one)
+    del one
+    assert kept() is None
+    assert not applied.is_constant()
 
 
 def test_an_operation_that_a_mode_gets_a_number_for_runs():

@@ -21,6 +21,7 @@ from backprobe.probe.request import VALUES
 from backprobe.record.names import nearest
 from backprobe.recording import Recording
 from backprobe.source.cell import ABSENT, Cell
+from backprobe.source.tracebacks import steps
 from backprobe.source.user_code import package
 
 MOST_DRAWN = 4  # number of circuits that are shown if a cell computes gradients of several outputs
@@ -184,7 +185,7 @@ def _asked(names: list[str]) -> str:
 
 
 def _compiled(expression: str | None) -> CodeType | None:
-    # Compile the expression of the cotangent, before anything runs. Raises BadOption.
+    # Compile the expression of the cotangent, if there is one, before anything runs. Raises BadOption.
     if expression is None:
         return None
     try:
@@ -254,8 +255,5 @@ def _shorten(error: BaseException, file: str) -> None:
 
 
 def _from(error: BaseException, begins: Callable[[str], bool]) -> TracebackType | None:
-    # Return the traceback from the first frame whose file name satisfies the function ``begins``.
-    place = error.__traceback__
-    while place is not None and not begins(place.tb_frame.f_code.co_filename):
-        place = place.tb_next
-    return place
+    # Return the traceback from the first frame whose file name satisfies ``begins``; None if there is none.
+    return next((one for one in steps(error.__traceback__) if begins(one.tb_frame.f_code.co_filename)), None)

@@ -1,4 +1,4 @@
-"""The verb ``attribute``: attribute the difference between two runs to single values, with one backward pass."""
+"""The verb ``attribute``: attributes the difference between two runs to single values, by their gradients."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from backprobe.probe.request import name_of
@@ -10,13 +10,9 @@ from backprobe.show.progress import progress
 from backprobe.sweep.result import Replaced, Sweep
 
 
-class _Always:
-    # A replacement function that ignores the computed value and always returns the same given value.
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __call__(self, value: Any) -> Any:
-        return self.value
+def _always(given: Any) -> Callable[[Any], Any]:
+    # A replacement function that ignores the computed value and always returns the given one.
+    return lambda value: given
 
 
 def exact_edges(runs: Any, of: str, output: float, edges: Mapping[tuple[str, str], float]) -> Sweep:
@@ -28,17 +24,17 @@ def exact_edges(runs: Any, of: str, output: float, edges: Mapping[tuple[str, str
     """
     asked, keys = runs.asked, runs.keys
     clean, corrupt = (runs.recorded(given, [*keys.values()]) for given in (asked.clean_args, asked.corrupt_args))
-    held = {key: _Always(corrupt[key].value) for key in keys.values()}
+    held = {key: _always(corrupt[key].value) for key in keys.values()}
     found = []
     with progress(f"edges of {name_of(asked.target)}", len(edges)) as advance:
         for (source, target), attribution in edges.items():
             shown = f"{source} → {target}"
             advance(shown)
             moved = {key: one for key, one in held.items() if key != keys.get(target)}
-            moved[keys[source]] = _Always(clean[keys[source]].value)
+            moved[keys[source]] = _always(clean[keys[source]].value)
             recording = runs.recorded(asked.corrupt_args, keys.get(target, keys[source]), replaced=moved)
             if target in keys:
-                arrived = {keys[target]: _Always(recording[keys[target]].value)}
+                arrived = {keys[target]: _always(recording[keys[target]].value)}
                 recording = runs.recorded(asked.corrupt_args, keys[target], replaced=arrived)
             number = float(runs.arrays.numbers(recording.outputs[0].value).item())
             found.append(Replaced(shown, (), shown, number, attribution))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,14 +12,14 @@ from backprobe.attribute.drawing import drawable
 from backprobe.attribute.exact_edges import exact_edges
 from backprobe.draw import Drawing, draw
 from backprobe.errors import NoGradient, NotSaved
+from backprobe.findings.finding import plain
 from backprobe.findings.phrasing import plural
-from backprobe.markup import Html, Printed, element, shown
 from backprobe.probe.request import spelled_as
 from backprobe.record.entries import Record
 from backprobe.record.options import Option
 from backprobe.recording import Recording, entry_of
 from backprobe.show.drawable import Drawable
-from backprobe.show.number_table import columns, html_table, text_table
+from backprobe.show.number_table import Cells, NumberTable
 from backprobe.sweep import Sweep, sweep
 from backprobe.view.shown import Shown
 
@@ -27,7 +27,7 @@ FEW, DRAWN = 10, 20  # how many values and edges are printed, and how many edges
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Attribution(Printed):
+class Attribution(NumberTable):
     """How much of the difference between two runs is attributed to each value, and to each edge between two.
 
     ``result[name]`` is the attribution of one value. ``numbers`` maps each name to its attribution, in the order in
@@ -203,20 +203,23 @@ class Attribution(Printed):
     def to_dict(self) -> dict[str, Any]:
         """The numbers as plain data for ``json.dumps``; NaN and Inf become strings, such as ``"NaN"``."""
         edges = [
-            {"source": source, "target": target, "attribution": text.plain(number)}
+            {"source": source, "target": target, "attribution": number}
             for (source, target), number in self.edges.items()
         ]
-        known = {"clean": self.clean, "corrupt": self.corrupt, "change": self.change, "sum": self.sum}
-        return {
+        known = {
             "target": self.target,
             "of": self.of,
-            **{name: text.plain(number) for name, number in known.items()},
+            "clean": self.clean,
+            "corrupt": self.corrupt,
+            "change": self.change,
+            "sum": self.sum,
             "steps": self.steps,
-            "first": [*self.first],
-            "attributions": {name: text.plain(number) for name, number in self.numbers.items()},
+            "first": self.first,
+            "attributions": self.numbers,
             "edges": edges,
-            "notes": [*self.notes],
+            "notes": self.notes,
         }
+        return {name: plain(one) for name, one in known.items()}
 
     def to_dataframe(self, *, edges: bool = False) -> Any:
         """A pandas data frame with a row for each value, or for each edge; of Polars if only Polars is installed.
@@ -260,15 +263,9 @@ class Attribution(Printed):
         found = f"{plural(len(self.numbers), 'value')} and {plural(len(self.edges), 'edge')}"
         return f"<backprobe.Attribution of {found}: {self.of} of {self.target}>"
 
-    def __str__(self) -> str:
-        rows = text.rows(self, FEW)
-        lines = text_table(rows[0], rows[1:], columns())
-        return "\n".join([text.heading(self), *lines, *text.footer(self, FEW)])
-
-    def _repr_html_(self) -> Html:
-        rows = text.rows(self, FEW)
-        notes = [element("div", line, class_="note") for line in text.footer(self, FEW)]
-        return shown(element("div", text.heading(self), class_="heading"), html_table(rows[0], rows[1:]), *notes)
+    def _parts(self) -> tuple[str, Cells, Sequence[Cells], Sequence[str]]:
+        titles, *rows = text.rows(self, FEW)
+        return text.heading(self), titles, rows, text.footer(self, FEW)
 
 
 @dataclass(frozen=True)

@@ -248,7 +248,7 @@ class AttributionRuns:
         recording = self.recorded(
             self.asked.corrupt_args,
             self.asked.select if with_edges else [value.key for value in chunk],
-            replaced={key: _Towards(clean, point) for key, clean in prepared.moved.items()},
+            replaced={key: _moved_to(clean, point) for key, clean in prepared.moved.items()},
             backward=True,
             flow=sums.flow(changes) if with_edges else None,
         )
@@ -276,13 +276,9 @@ class AttributionRuns:
         )
 
 
-class _Towards:
+def _moved_to(clean: Any, point: float) -> Callable[[Any], Any]:
     # A replacement function that moves a value a given fraction of the way to its value of the clean run.
-    def __init__(self, clean: Any, point: float) -> None:
-        self.clean, self.point = clean, point
-
-    def __call__(self, value: Any) -> Any:
-        return value + self.point * (self.clean - value)
+    return lambda value: value + point * (clean - value)
 
 
 def _changes(clean: RunSide, corrupt: RunSide) -> dict[str, Any]:

@@ -67,12 +67,13 @@ class Sums:
         # contributes 0, even if its gradient is Inf or NaN: the product would be NaN.
         gradient, axes = numpy.conj(self.numbers(gradient)), range(change.ndim)
         kind = numpy.complex128 if numpy.iscomplexobj(change) else numpy.float64
+
+        def summed(gradient: Any) -> Any:
+            return numpy.einsum(change, [*axes], gradient, [*axes], [*kept], dtype=kind, casting="same_kind").real
+
         with numpy.errstate(all="ignore"):  # NaN and Inf are part of the result, so NumPy must not warn
-            found = numpy.einsum(change, [*axes], gradient, [*axes], [*kept], dtype=kind, casting="same_kind").real
-            if not numpy.isfinite(found).all():
-                gradient = numpy.where(change == 0, 0, gradient)
-                found = numpy.einsum(change, [*axes], gradient, [*axes], [*kept], dtype=kind, casting="same_kind").real
-        return found
+            found = summed(gradient)
+            return found if numpy.isfinite(found).all() else summed(numpy.where(change == 0, 0, gradient))
 
     def _kept(self, name: str, shape: tuple[int, ...]) -> list[int]:
         # The axes of one value that are kept apart, as non-negative numbers. Raises BadOption.

@@ -57,10 +57,3 @@ def _sums(result: Any) -> list[str]:
 def _cells(result: Any, number: float) -> tuple[str, str]:
     share = number / result.change if result.change else math.nan
     return f"{number:.4g}", "–" if math.isnan(share) else f"{share:.3g}"
-
-
-def plain(number: float) -> float | str:
-    """Return a number that JSON can store; NaN and Inf become strings."""
-    if math.isfinite(number):
-        return number
-    return "NaN" if math.isnan(number) else "infinite" if number > 0 else "-infinite"

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import islice
 from types import FrameType
 from typing import Any, Protocol
 
 from backprobe.backends.held_values import attributes
+from backprobe.backends.temporarily import temporarily
 from backprobe.record.containers import children, refilled
 
 DEEPEST = 3  # the deepest level of nested objects that is searched
@@ -80,10 +81,10 @@ class Bridges(Protocol):
 
     @abstractmethod
     def begin(self) -> None:
-        """Reset the framework's random numbers and modes to those of a new process."""
+        """Reset the framework's global state on which a script depends, such as its modes, to that of a new process."""
 
     def part(self, value: Any, name: str) -> Any:
-        """Return the part of a value that a dotted name calls so; None if there is none."""
+        """Return the part of a value that this segment of a dotted name refers to; None if there is none."""
         return getattr(value, name, None)
 
     @property
@@ -110,14 +111,9 @@ class Gates:
     def __init__(self) -> None:
         self.is_open = True
 
-    @contextmanager
-    def closed(self) -> Iterator[None]:
+    def closed(self) -> AbstractContextManager[None]:
         """Within this context no gradient flows through a bridge."""
-        before, self.is_open = self.is_open, False
-        try:
-            yield
-        finally:
-            self.is_open = before
+        return temporarily(self, is_open=False)
 
 
 def filled(value: Any, replace: Callable[[Any], Any | None]) -> Any | None:

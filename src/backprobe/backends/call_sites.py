@@ -75,15 +75,18 @@ def _first_line(function: ast.FunctionDef) -> int:
 
 
 def _statement(node: ast.AST, above: dict[ast.AST, ast.AST]) -> Code | None:
-    # Return the innermost statement or lambda that runs this node. If a lambda is running, the rest of the statement
-    # around the lambda may not have run.
+    # Return the innermost statement or lambda that contains this node; None if there is none. A lambda counts, because
+    # the rest of the statement around it need not run when the lambda runs.
     while node in above and not isinstance(node, Code):
         node = above[node]
     return node if isinstance(node, Code) else None
 
 
 def switch(instructions: Sequence[Instruction]) -> Source | None:
-    """Return the innermost line around these instructions that may have disabled gradients."""
+    """Return the innermost line around these instructions that may have disabled gradients; None if there is none.
+
+    The innermost instruction comes first.
+    """
     sites = ((code.co_filename, site_at(code, at)) for code, at in instructions)
     found = (_switch(file, site) for file, site in sites if site is not None)
     return next((line for line in found if line is not None), None)
@@ -133,7 +136,7 @@ def _around(site: InstructionSite) -> Iterator[Switch]:
 @by_code(1024)
 def site_at(code: CodeType, at: int, kind: type[ast.AST] = ast.Call) -> InstructionSite | None:
     """Return the site of an instruction: the outermost node of this kind whose value is exactly the result of the
-    instruction.
+    instruction. Return None if there is no such node, or if the source is not available.
     """
     positions = list(code.co_positions())
     known = _parsed("".join(linecache.getlines(code.co_filename)))
@@ -145,8 +148,8 @@ def site_at(code: CodeType, at: int, kind: type[ast.AST] = ast.Call) -> Instruct
 
 
 def assigned_once(site: InstructionSite, name: str) -> ast.expr | None:
-    """Return the expression assigned to a name in the function around a site; None if the name is assigned elsewhere
-    too.
+    """Return the expression assigned to a name in the function around a site; None if the name is bound more than once
+    there, or other than by a plain assignment.
     """
     around: ast.AST = site.statement
     while around in site.above and not isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
@@ -154,15 +157,11 @@ def assigned_once(site: InstructionSite, name: str) -> ast.expr | None:
     stored = [
         node
         for node in ast.walk(around)
-        if isinstance(node, ast.Name | ast.arg)
-        and name == (node.arg if isinstance(node, ast.arg) else node.id if _is_stored(node) else "")
+        if (isinstance(node, ast.arg) and node.arg == name)
+        or (isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load))
     ]
     statement = site.above.get(stored[0]) if len(stored) == 1 else None
     return statement.value if isinstance(statement, ast.Assign) else None
-
-
-def _is_stored(node: ast.Name) -> bool:
-    return not isinstance(node.ctx, ast.Load)
 
 
 class _Parsed:

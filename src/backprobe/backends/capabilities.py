@@ -1,6 +1,6 @@
 """The optional part of a backend: each capability is an attribute that may be None, or a base class of a tape.
 
-Attributes of a ``Backend``:
+The main attributes of a ``Backend``; ``backprobe.backends.protocol`` has all of them:
 
 - ``models``: it knows models, their modules and parameters (needed for the model form)
 - ``blocks``: a program can be recorded although backprobe does not call it (blocks, cells, scripts)
@@ -273,7 +273,9 @@ class Replaces(ABC):
 
     @abstractmethod
     def linked(self, value: Any, sources: Sequence[Any]) -> Any | None:
-        """Return the value with the histories of all these sources added to its own, as ``Backend.bridged`` does."""
+        """Return the value with the histories of all these sources added to its own, or None, as ``Backend.bridged``
+        does.
+        """
 
     @abstractmethod
     def original_value(self, tensor: Any) -> Callable[[], Any]:

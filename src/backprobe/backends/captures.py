@@ -8,7 +8,7 @@ case.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -120,6 +120,17 @@ class MisfitParameter:
 
     held: tuple[int, ...] | None
     """The shape in the model; None if the model does not have this parameter."""
+
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def misfits_of(captured: Shapes, held: Shapes, needed: Iterable[str]) -> list[MisfitParameter]:
+    """Return the captured parameters that the model lacks or has in another shape, and the ``needed`` parameters of the
+    model that the file lacks.
+    """
+    found = [MisfitParameter(name, one, held.get(name)) for name, one in captured.items() if held.get(name) != one]
+    return found + [MisfitParameter(name, None, held[name]) for name in needed if name not in captured]
 
 
 class Captures(Protocol):

@@ -11,19 +11,19 @@ from copyreg import dispatch_table
 from typing import Any
 
 PROTOCOL = 4
-"""The protocol of pickle that objects are asked for. Its answer can be written in every other protocol."""
+"""The protocol of pickle for which objects are reduced. The result can be written in every other protocol."""
 
 IsOnLoan = Callable[[Any], bool]
 """Is this value of an object's dictionary there only for a while?"""
 
 ENTERED: dict[type, int] = {}
-"""The classes that are in ``dispatch_table`` because of this module, and how many contexts need them there."""
+"""The classes that this module has added to ``dispatch_table``, each with the number of contexts that need it."""
 
 
 def enter(kinds: Iterable[type], is_on_loan: IsOnLoan) -> list[type]:
     """Leave patched methods out of copies of these classes' instances. Returns the classes to give to ``leave``.
 
-    A class is left alone if the program has said itself how its instances are copied.
+    A class is left alone if the program has registered its own function for copying its instances.
     """
     entered = []
     for kind in kinds:
@@ -47,7 +47,7 @@ def leave(kinds: Iterable[type]) -> None:
 
 
 def _reduced(instance: Any, is_on_loan: IsOnLoan) -> Any:
-    # Return what the object itself says about how it is copied, while its dictionary is as without the patches.
+    # Return the object's own ``__reduce_ex__`` value. Meanwhile the patches are taken out of its dictionary.
     held = vars(instance)
     lent = {name: value for name, value in held.items() if is_on_loan(value)}
     for name in lent:
@@ -60,7 +60,7 @@ def _reduced(instance: Any, is_on_loan: IsOnLoan) -> Any:
 
 
 def _detached(part: Any, held: dict[str, Any]) -> Any:
-    # Return a copy of the object's dictionary, alone or beside the values of its slots, and anything else as it is.
+    # Return a copy of the object's dictionary, or of a tuple that begins with it; return anything else unchanged.
     if part is held:
         return dict(held)
     if type(part) is tuple and part and part[0] is held:

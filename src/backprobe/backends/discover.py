@@ -113,9 +113,10 @@ def find_backend(
     others are treated as unknown values.
 
     TensorFlow imports JAX, so several frameworks may be imported although the program uses only one. Then these are
-    tried in order: the owner of a value, the framework that made a callable among the values, such as a compiled
-    function, a framework mentioned by a function or frame among the values, a framework that a frame is about to
-    import, and a framework mentioned in the module of a frame.
+    tried in order: the owner of a value; the framework that made a callable among the values, such as a compiled
+    function; the framework of a module among the values; a framework whose globals a function or frame among the values
+    uses; a framework that a frame imports itself; and a framework that the module of a function or frame mentions.
+    Except for owners, a step decides only if it finds exactly one framework.
     """
     if name is not None:
         BACKEND.check(name)

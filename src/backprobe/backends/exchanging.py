@@ -23,7 +23,7 @@ exhaust = deque[Any](maxlen=0).extend
 
 
 class Together:
-    """What is the same for methods that are exchanged together."""
+    """The data that the patches of one ``exchanged`` share."""
 
     def __init__(self, name: str, aside: Callable[[], bool] | None, called_in: str) -> None:
         """See ``exchanged``."""
@@ -32,7 +32,7 @@ class Together:
         self.copies: list[ReferenceType[Any]] = []  # deep copies of the instances
 
     def forget_copies(self) -> None:
-        """Remove the methods that deep copies hold: they inherit the same."""
+        """Remove the methods that deep copies hold in their dictionaries, if they inherit the same ones."""
         for reference in self.copies:
             held = vars(copied) if (copied := reference()) is not None else {}
             method = held.get(self.name)
@@ -82,6 +82,7 @@ class Exchanged(Patched):
 
     def _holder(self) -> Any:
         # The patch was removed. If it is called nevertheless, a shallow copy has it, or the program holds it itself.
+        # Return the copy; None if there is none, or more than one.
         found = [
             each
             for held in gc.get_referrers(self)
@@ -130,7 +131,7 @@ def exchanged(
     ``given`` are the functions that are called, with the instance, in place of the plain functions that the instances
     inherit under this name. All patches are added, and removed, together. Only instances that have a function of their
     own, such as another patch, are patched one by one. ``called_in`` is the file of a framework whose code calls the
-    methods of its ``self``: there it is seen whether a shallow copy of an instance is called.
+    method on ``self``. A call from there shows whether ``self`` is a shallow copy of an instance.
     """
     thread, together = threading.get_ident(), Together(name, aside, called_in)
     with LOCK:

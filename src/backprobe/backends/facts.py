@@ -23,8 +23,8 @@ class Effect(Enum):
     """What a call may do to the memory of values that have names."""
 
     READS = "reads"  # certainly writes nothing
-    WRITES = "writes"  # the function may write to some arguments: see `Tape.targets`
-    AS_ASKED = "as asked"  # writes to the arguments that `Tape.targets` names, and to nothing else
+    WRITES = "writes"  # the function may write to some arguments: see `Writes.targets`
+    AS_ASKED = "as asked"  # writes to the arguments that `Writes.targets` returns, and to nothing else
     UNKNOWN = "unknown"  # cannot be inspected
 
 

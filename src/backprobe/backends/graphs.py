@@ -44,7 +44,7 @@ class GraphExecution(Tensors, Protocol):
 
     @abstractmethod
     def source(self, node: int) -> Source | None:
-        """Return the user's line that created a node."""
+        """Return the user's line that created a node; None if it is not known."""
 
     @abstractmethod
     def notes(self) -> Sequence[Note]:

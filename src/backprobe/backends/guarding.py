@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from backprobe.backends.guards import Found, GuardedCall, GuardListener, Over, PassedCall
+from backprobe.backends.temporarily import temporarily
 from backprobe.record.nonfinite import Nonfinite
 
 Unfit = Callable[[Mapping[str, Any]], Found]
@@ -42,14 +43,9 @@ class Guarding:
 
     unfit: Unfit
 
-    @contextmanager
-    def repeating(self) -> Iterator[None]:
+    def repeating(self) -> AbstractContextManager[None]:
         """Within this context, calls are repetitions by the guard, and are ignored."""
-        before, self.is_repeating = self.is_repeating, True
-        try:
-            yield
-        finally:
-            self.is_repeating = before
+        return temporarily(self, is_repeating=True)
 
 
 class CallGuarding(Guarding):
@@ -121,14 +117,9 @@ class Heard:
         self.has_compiled |= not with_numbers
         return with_numbers
 
-    @property
-    def is_all(self) -> bool:
-        """Has anything run, and could all of it be examined?"""
-        return self.is_any and not self.has_compiled
-
     def warn(self, message: str) -> None:
         """Warn if nothing ran, or if anything that ran could not be examined. Called when the guard's context ends."""
-        if not self.is_all:
+        if self.has_compiled or not self.is_any:
             warnings.warn(message, UserWarning, stacklevel=5)
 
 

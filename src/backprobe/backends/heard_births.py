@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+from backprobe.backends.user_lines import callers
+
 
 @dataclass(frozen=True)
 class HeardBirth:
@@ -31,15 +33,12 @@ class HeardBirth:
 MOST = 10**7  # the largest number of elements of an array that is examined
 
 HearBirths = Callable[[Callable[[HeardBirth], None]], AbstractContextManager[Any]]
-"""Within this context a function is called for each operation that makes NaN or Inf. Use it only around a run that is
-made for this purpose, because the program may compute in different steps than usual.
+"""Within this context a function is called for each operation that makes NaN from operands without NaN, or Inf from
+finite operands, as far as the framework reports it. Use it only around a run that is made for this purpose, because the
+program may compute in different steps than usual.
 """
 
 
 def lines_above(frame: FrameType | None) -> list[tuple[str, int]]:
     """Return the files and lines of a frame and all its callers, innermost first."""
-    found: list[tuple[str, int]] = []
-    while frame is not None:
-        found.append((frame.f_code.co_filename, frame.f_lineno))
-        frame = frame.f_back
-    return found
+    return [(one.f_code.co_filename, one.f_lineno) for one in callers(frame)]

@@ -33,6 +33,7 @@ import numpy
 from backprobe.backends.held_values import codes_of, directly, is_loaded_from_here, is_of_program, is_written_here
 from backprobe.backends.iterator_copies import Place
 from backprobe.backends.kept import Kept, content_of, refill
+from backprobe.backends.pure_calls import contents
 from backprobe.backends.taken import is_stream
 from backprobe.record.containers import SIMPLE
 
@@ -71,7 +72,8 @@ NOTHING = object()
 def reached_from(roots: Iterable[Any], is_known: Callable[[Any], bool]) -> Iterator[Any]:
     """Yield these objects and all objects that they refer to, nearest first, also through objects of libraries.
 
-    Objects of the framework are yielded, but only iterators among their attributes are followed further.
+    Plain numbers and texts are left out, and the depth and the number of objects are limited. Objects of the framework
+    are yielded, but only iterators among their attributes are followed further.
     """
     waiting, seen = deque((one, 0) for one in roots), dict[int, Any]()
     while waiting and len(seen) < MOST:
@@ -188,10 +190,14 @@ def _slots(value: Any) -> Iterator[tuple[MemberDescriptorType, Any]]:
     for base in type(value).__mro__:
         if "__slots__" in vars(base):
             for slot in [one for one in vars(base).values() if isinstance(one, MemberDescriptorType)]:
-                try:
-                    yield slot, slot.__get__(value)
-                except AttributeError:
-                    yield slot, NOTHING
+                yield slot, _content_of_slot(value, slot)
+
+
+def _content_of_slot(value: Any, slot: MemberDescriptorType) -> Any:
+    try:
+        return slot.__get__(value)
+    except AttributeError:
+        return NOTHING
 
 
 def _own(kind: type) -> dict[str, Any]:
@@ -213,7 +219,7 @@ def _places_of_function(function: FunctionType) -> Iterator[Place]:
         yield {name: owner.get(name, NOTHING) for name in names}, partial(_rebind, owner)
     yield dict(vars(function)), partial(refill, vars(function))
     for cell in function.__closure__ or ():
-        yield [_content(cell)], partial(_fill, cell)
+        yield [contents(cell, NOTHING)], partial(_fill, cell)
     if function.__defaults__:
         yield [*function.__defaults__], partial(_assign_defaults, function)
     if function.__kwdefaults__:
@@ -263,11 +269,7 @@ def _assign_class(kind: type, before: dict[str, Any]) -> None:
 
 def _assign_slot(value: Any, slot: MemberDescriptorType, content: list[Any]) -> None:
     (held,) = content
-    try:
-        now = slot.__get__(value)
-    except AttributeError:
-        now = NOTHING
-    if now is held:
+    if _content_of_slot(value, slot) is held:
         return
     if held is NOTHING:
         slot.__delete__(value)
@@ -275,14 +277,7 @@ def _assign_slot(value: Any, slot: MemberDescriptorType, content: list[Any]) -> 
         slot.__set__(value, held)
 
 
-def _content(cell: CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return NOTHING
-
-
 def _fill(cell: CellType, content: list[Any]) -> None:
     (value,) = content
-    if value is not NOTHING and _content(cell) is not value:
+    if value is not NOTHING and contents(cell, NOTHING) is not value:
         cell.cell_contents = value

@@ -21,7 +21,7 @@ NOT_OPENED = (ModuleType, type, FunctionType, BuiltinFunctionType)
 
 def held_by(*values: Any) -> Iterator[Any]:
     """Yield these values and all values that they hold, each once, as far as they can be found without running any
-    code.
+    code. Plain numbers and texts are left out, and the depth and the number of values are limited.
 
     - A function holds the values in its closure, and the globals that it names. A method also holds its object.
     - A container holds its items.

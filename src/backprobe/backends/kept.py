@@ -84,5 +84,5 @@ def refill(container: Any, content: Any) -> None:
 
 
 def _kind_of(container: Any) -> Any:
-    # Return the builtin base class of a container, whose methods run no code of the program.
+    # Return Python's own class among the bases of a container. Its methods run no code of the program's class.
     return next(one for one in type(container).__mro__ if one in FILLED)

@@ -19,7 +19,8 @@ LEAVING = ast.Return | ast.Raise | ast.Break | ast.Continue
 def passed_to(line: Source, name: str) -> Source | None:
     """Return the first later statement that may pass on the value that this line binds to a name.
 
-    A statement that reads only a number or the shape of the value does not pass it on.
+    Return None if there is none, or if the source has changed. A statement that reads only a number or the shape of the
+    value does not pass it on, unless it reads the value's address.
     """
     site = statement_at(line)
     if site is None or not isinstance(site.statement, ast.stmt) or name not in _stored(site.statement):

@@ -4,6 +4,7 @@ framework.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,9 @@ from backprobe.record.nonfinite import Nonfinite
 
 
 class HostArrays(Arrays):
-    """Shows and saves tensors through NumPy. A backend only provides the conversions to and from NumPy."""
+    """Shows and saves tensors through NumPy. A backend provides the conversions to and from NumPy. If its tensors are
+    not NumPy arrays, it also says what a tensor is and describes it.
+    """
 
     @abstractmethod
     def to_host(self, tensor: Any) -> Any:
@@ -48,7 +51,7 @@ class HostArrays(Arrays):
         return [_judged(self.numbers(tensor)) for tensor in tensors]
 
     def numbers(self, tensor: Any) -> Any:
-        return _wide(self.to_host(tensor))
+        return wide(self.to_host(tensor))
 
     def rows(self, tensor: Any) -> Rows | None:
         array = self.to_host(tensor)
@@ -58,7 +61,7 @@ class HostArrays(Arrays):
     def sample(self, tensor: Any, most: int) -> Any:
         array = self.to_host(tensor)
         at = numpy.arange(0, array.size, stride(array.size, most))
-        return _wide(array[numpy.unravel_index(at, array.shape)].reshape(-1))
+        return wide(array[numpy.unravel_index(at, array.shape)].reshape(-1))
 
     def to_text(self, tensor: Any) -> str:
         array = self.to_host(tensor)  # dtypes of other packages, such as bfloat16, are shown as float32
@@ -108,9 +111,6 @@ class NumpyArrays(HostArrays):
     def is_tensor(self, value: Any) -> bool:
         return isinstance(value, numpy.ndarray | Rows)
 
-    def describe(self, tensor: Any) -> Description:
-        return Description(tuple(tensor.shape), str(tensor.dtype), "cpu")
-
     def to_host(self, tensor: Any) -> Any:
         return tensor.array() if isinstance(tensor, Rows) else tensor
 
@@ -132,7 +132,7 @@ class MappedArrays(NumpyArrays):
 
 def _add(running: RunningSummary, chunk: Any) -> None:
     if chunk.dtype not in (numpy.float32, numpy.float64):
-        chunk = _wide(chunk)
+        chunk = wide(chunk)
     parts = chunk.view(numpy.float64) if chunk.dtype.kind == "c" else chunk
     scale = max(-float(parts.min()), float(parts.max()))
     nonfinite = 0
@@ -145,7 +145,8 @@ def _add(running: RunningSummary, chunk: Any) -> None:
     running.add(chunk.size, nonfinite, largest, scale, float(numpy.square(scaled, out=scaled).sum()))
 
 
-def _wide(array: Any) -> Any:
+def wide(array: Any) -> Any:
+    """Return the numbers of an array in double precision."""
     return array.astype(numpy.complex128 if array.dtype.kind == "c" else numpy.float64)
 
 
@@ -169,8 +170,8 @@ def _decoded(layout: Mapping[str, Any], blobs: Mapping[str, Any]) -> Any:
     array = numpy.lib.stride_tricks.as_strided(flat[layout["offset"] :], layout["shape"], strides)
     if layout["dtype"] == "bfloat16":
         # without ``asarray``, shifting a single number would return a scalar
-        wide = numpy.asarray(array.astype(numpy.uint32) << 16, numpy.uint32)
-        return wide.view(numpy.float32)
+        bits = numpy.asarray(array.astype(numpy.uint32) << 16, numpy.uint32)
+        return bits.view(numpy.float32)
     return array
 
 
@@ -257,6 +258,17 @@ def _compressed(layout: Mapping[str, Any], parts: Mapping[str, Any]) -> Any:
 def _judged(numbers: Any) -> Nonfinite:
     nan, finite = int(numpy.isnan(numbers).sum()), int(numpy.isfinite(numbers).sum())
     return Nonfinite(nan, numbers.size - nan - finite, numbers.size)
+
+
+def fingerprint(array: Any) -> dict[str, Any]:
+    """Return the facts by which two arrays are compared: the bits of the numbers, with all NaN treated as equal, the
+    shape and dtype, and the counts of NaN and Inf.
+    """
+    counts = _judged(wide(array))
+    if array.dtype.kind in "fcV":  # dtypes of other packages, such as bfloat16, have the kind V
+        array = numpy.where(array != array, numpy.asarray(numpy.nan, array.dtype), array)
+    digest = hashlib.sha256(numpy.ascontiguousarray(array).tobytes()).hexdigest()
+    return {"digest": digest, "shape": [*array.shape], "dtype": str(array.dtype), "nan": counts.nan, "inf": counts.inf}
 
 
 def check_bounds(layout: Mapping[str, Any], size: int) -> None:

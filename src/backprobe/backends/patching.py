@@ -50,7 +50,7 @@ class Patched:
 
     @property
     def __class__(self) -> Any:
-        """What replaces a method is one, for ``inspect`` and for compilers that read the source of a method."""
+        """``MethodType`` for a patch of a method, because ``inspect`` and compilers that read source test for it."""
         return MethodType if type(self.original) is MethodType else type(self)
 
     @__class__.setter
@@ -184,6 +184,11 @@ def original(owner: Any, name: str) -> Any:
         return found.original
     inner = STANDS_FOR.get(found.__func__) if isinstance(found, MethodType) else None
     return found if inner is None else MethodType(inner, found.__self__)
+
+
+def definer_of(kind: type, name: str) -> type:
+    """Return the class in the hierarchy of ``kind`` that defines an attribute."""
+    return next(base for base in kind.__mro__ if name in vars(base))
 
 
 def is_on_loan(value: Any) -> bool:

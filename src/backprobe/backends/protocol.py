@@ -159,7 +159,7 @@ class BlockTape(Tape, Protocol):
         return ()
 
     def not_followed(self) -> Sequence[Reason]:
-        """Return a note for each function of ``unseen``."""
+        """Return notes on code that was not followed. By default this is a note for each function of ``unseen``."""
         return [Reason("compiled_not_followed", {"name": name}) for name in self.unseen()]
 
     @abstractmethod
@@ -342,12 +342,16 @@ class Backend(Protocol):
 
     @property
     def watches(self) -> Watches | None:
-        """The capability to watch models. It is a property, because importing its modules may take long."""
+        """The capability to watch models; None if there is none. It is a property, because importing its modules may
+        take long.
+        """
         return None
 
     @property
     def captures(self) -> Captures | None:
-        """The capability to capture failed steps. It is a property, because importing its modules may take long."""
+        """The capability to capture failed steps; None if there is none. It is a property, because importing its
+        modules may take long.
+        """
         return None
 
     @abstractmethod

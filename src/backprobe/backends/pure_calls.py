@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import (
     BuiltinFunctionType,
+    CellType,
     EllipsisType,
     FunctionType,
     MethodType,
@@ -152,9 +153,9 @@ def closed_over(value: Any, deeper: int = 4) -> Iterator[Any]:
                 yield from closed_over(held, deeper - 1)
 
 
-def contents(cell: Any) -> Any:
-    """Return the content of a closure cell; None if the cell is empty."""
+def contents(cell: CellType, empty: Any = None) -> Any:
+    """Return the content of a closure cell; ``empty`` if there is none yet."""
     try:
         return cell.cell_contents
     except ValueError:
-        return None
+        return empty

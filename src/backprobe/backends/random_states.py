@@ -1,4 +1,4 @@
-"""The random states that a call may use. Each is a function that reads the state, and one that writes it."""
+"""The random states of Python and NumPy. Each is a pair of functions, which read and write the state."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Recheck(Callables):
     def __init__(self) -> None:
         self.flows: list[tuple[str, bool]] = []  # (differentiated function, was its derivative written by hand?)
         self.hooked: dict[str, None] = {}  # modules and tensors with hooks, which are not called again
-        self.differentiates_twice = False  # does the program differentiate gradients that it has computed?
+        self.differentiates_twice = False  # may the program differentiate gradients that it has computed?
         self.remedy = ""  # the advice if nothing at all was differentiated
 
     @abstractmethod
@@ -271,7 +271,7 @@ class RecordedCall(ABC):
         return [leaf for path, leaf in self.recheck.leaves(result) if path in self.outputs]
 
     def why_not_again(self) -> Reason | None:
-        """Return why the call cannot be repeated, as far as known after it has returned."""
+        """Return why the call cannot be repeated, as far as known after it has returned; None if it can."""
         return None
 
     def is_captured(self, leaf: Any) -> bool:

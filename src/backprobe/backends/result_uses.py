@@ -66,8 +66,8 @@ def uses_of_result(instruction: Instruction) -> tuple[ModuleCall, ...]:
 
 
 def dropped(instructions: Iterable[Instruction]) -> ModuleCall | None:
-    """Return, of these nested calls, the one whose result no statement uses. The innermost call comes first, and calls
-    that are directly returned are skipped.
+    """Return, of these nested calls, the one whose result no statement uses; None if there is none. The innermost call
+    comes first, and calls that are directly returned are skipped.
     """
     for instruction in instructions:
         site = site_at(*instruction)
@@ -144,8 +144,7 @@ def _is_unread(site: InstructionSite) -> bool:
     after = _after(site.statement, name, site.above) if name else None
     if after is None:
         return False
-    nodes = (node for statements in after for one in statements for node in ast.walk(one))
-    return not any(isinstance(node, ast.Name) and node.id == name for node in nodes)
+    return not any(_is_mentioned(one, name) for statements in after for one in statements)
 
 
 class _Ways:
@@ -191,7 +190,7 @@ def _ends(
 
 
 def _switched(file: str, statement: ast.stmt, above: dict[ast.AST, ast.AST]) -> Source | None:
-    # Return the ``with`` statement in the same function that disables gradients for a statement.
+    # Return the innermost ``with`` in the same function that disables gradients for a statement; None if there is none.
     node: ast.AST = statement
     while node in above and not isinstance(node, FUNCTIONS):
         node = above[node]
@@ -227,15 +226,15 @@ def _after(statement: Code, name: str, above: dict[ast.AST, ast.AST]) -> list[Se
             if child in statements:
                 found.append(statements[statements.index(child) + 1 :])
     is_shared = any(
-        name in one.names if isinstance(one, ast.Global | ast.Nonlocal) else _is_read_inside(one, name)
+        name in one.names if isinstance(one, ast.Global | ast.Nonlocal) else _is_mentioned(one, name)
         for one in ast.walk(node)
         if one is not node and isinstance(one, (ast.Global, ast.Nonlocal, *FUNCTIONS))
     )
     return None if is_shared else found
 
 
-def _is_read_inside(function: ast.AST, name: str) -> bool:
-    return any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(function))
+def _is_mentioned(inside: ast.AST, name: str) -> bool:
+    return any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(inside))
 
 
 def names_in(statement: ast.stmt) -> set[str]:

@@ -130,7 +130,7 @@ def index_of(flat: int, shape: Sequence[int], axes: Sequence[int]) -> tuple[int,
 def together(a: Rows, b: Rows) -> Iterator[tuple[Any, Any]]:
     """Yield the stored parts of two arrays of one shape, in the order of their indices, in pairs of the same length.
 
-    If the arrays are files mapped into memory, only a few chunks stay in memory.
+    If the arrays are files mapped into memory, only a few chunks stay in memory, on systems that can release them.
     """
     files = [found for one in (a, b) if (found := _mapping(one.stored)) is not None]
     for number, pair in enumerate(_pairs(a.stored, b.stored), 1):

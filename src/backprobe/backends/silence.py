@@ -1,4 +1,4 @@
-"""Silences one thread: everything that it prints, logs and warns is dropped. Other threads are unaffected."""
+"""Silences one thread: what it prints from Python, logs and warns is dropped. Other threads are unaffected."""
 
 from __future__ import annotations
 

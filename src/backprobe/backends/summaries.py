@@ -28,7 +28,7 @@ class RunningSummary:
         """Add a chunk: the counts of its finite and other elements, the largest finite magnitude, and the sum of
         squares.
 
-        ``squares`` is the sum over the numbers divided by ``scale``.
+        ``squares`` is the sum of the squares of the finite numbers, each divided by ``scale``.
         """
         self.finite += finite
         self.nonfinite += nonfinite
@@ -65,8 +65,8 @@ _known: dict[int, tuple[weakref.ref[Any], int, Summary | None]] = {}
 
 
 def once(tensor: Any, version: int | None, summarize: Callable[[Any], Summary | None]) -> Summary | None:
-    """Return the summary of a tensor, which is computed once for each version. Without a version it is computed each
-    time.
+    """Return the result of ``summarize``, which is called once for each version of a tensor. Without a version it is
+    called each time.
     """
     if version is None:
         return summarize(tensor)

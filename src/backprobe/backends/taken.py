@@ -19,7 +19,7 @@ from typing import Any
 
 from backprobe.backends.held_values import is_of_program
 from backprobe.backends.iterator_copies import is_copyable, made_again
-from backprobe.backends.patching import listening
+from backprobe.backends.patching import definer_of, listening
 from backprobe.record.containers import SIMPLE, TEXTS
 
 COUNTED = (queue.Queue, queue.SimpleQueue)
@@ -37,7 +37,7 @@ class UsedUp(Exception):
 
 
 def sources(reached: Iterable[Any]) -> list[Any]:
-    """Return the objects that return other items at each request, and cannot be restored.
+    """Return the objects from which a run may take items, such as iterators, queues, and files that can be read.
 
     >>> sources([[1], iter([1]), (one for one in [1])])
     [<list_iterator object at 0x...>, <generator object <genexpr> at 0x...>]
@@ -158,7 +158,7 @@ def _asked_by(one: Any) -> Iterator[tuple[type, str]]:
         # a connection of ``multiprocessing`` is read by its own methods, which a queue has stored
         names = ["get"] if _is_queue(kind) else [name for name in dir(kind) if name.lstrip("_").startswith("recv")]
     for name in names:
-        owner = next(base for base in kind.__mro__ if name in vars(base))
+        owner = definer_of(kind, name)
         if not isinstance(vars(owner)[name], MethodDescriptorType | WrapperDescriptorType):
             yield owner, name
         elif name != "__next__" and not kind.__flags__ & IMMUTABLE:

@@ -42,7 +42,9 @@ class Tensors(Protocol):
         """Return the cotangent as a tensor with the output's dtype and device. Raises BadOutput."""
 
     def concrete(self, tensor: Any) -> Any:
-        """Return the tensor that has the numbers, if a transformation of the framework has wrapped it."""
+        """Return the tensor that has the numbers, if a transformation of the framework has wrapped it. Return any other
+        tensor unchanged.
+        """
         return tensor
 
 
@@ -63,7 +65,7 @@ class Arrays(Protocol):
 
     @abstractmethod
     def summarize(self, tensor: Any) -> Summary | None:
-        """Compute the statistics of a tensor, reading its memory in chunks."""
+        """Compute the statistics of a tensor, reading its memory in chunks; None if it has no readable numbers."""
 
     def version(self, tensor: Any) -> int | None:
         """Return a number that changes when the tensor is written; None if writes cannot be observed."""
@@ -71,8 +73,8 @@ class Arrays(Protocol):
 
     @abstractmethod
     def nonfinite(self, tensors: Sequence[Any]) -> list[Nonfinite | None]:
-        """Count NaN and Inf in many tensors with one transfer from a device. The result is None for a tensor without
-        numbers.
+        """Count NaN and Inf in many tensors, with one transfer from a device if the backend can do that. The result is
+        None for a tensor without numbers.
         """
 
     @abstractmethod
@@ -88,8 +90,8 @@ class Arrays(Protocol):
 
     @abstractmethod
     def rows(self, tensor: Any) -> Rows | None:
-        """Return the numbers for reading in chunks. Each chunk is converted separately, and may share memory with the
-        tensor.
+        """Return the numbers for reading in chunks; None if the tensor has no readable numbers. Each chunk is converted
+        separately, and may share memory with the tensor.
         """
 
     @abstractmethod

@@ -8,10 +8,10 @@ from typing import Any
 
 
 def undo_all(undo: list[Any], take_back: Callable[[Any], object] = call) -> None:
-    """Call the undo functions, last first, and remove them. A call that raises is made once more; the first exception
+    """Call the undo functions, last first, and remove them. A call that raises is made once more. The first exception
     is raised at the end.
 
-    ``take_back`` is the way to run one of them; by default it calls the function.
+    ``take_back`` is called with each item of the list. By default it calls the item.
 
     >>> undo = [lambda: print("first"), lambda: print("second")]
     >>> undo_all(undo)

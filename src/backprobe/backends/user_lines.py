@@ -9,6 +9,9 @@ from types import FrameType, TracebackType
 from backprobe.record.source import Source
 from backprobe.source.user_code import CONVERTED, package
 
+Place = tuple[str, int]
+"""A line of code, as file and line number."""
+
 
 def callers(frame: FrameType | None) -> Iterator[FrameType]:
     """Yield a frame and its callers, innermost first."""
@@ -18,19 +21,25 @@ def callers(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def users_frames(frame: FrameType | None) -> Iterator[FrameType]:
-    """Return the user's own frames among a frame and its callers."""
+    """Return the user's own frames among a frame and its callers, innermost first."""
     return (one for one in callers(frame) if package(one.f_code.co_filename) is None)
 
 
-def users_line(frame: FrameType | None) -> Source | None:
-    """Return the innermost line of user code in a frame and its callers."""
+def users_place(frame: FrameType | None) -> Place | None:
+    """Return the innermost line of user code in a frame and its callers, as file and number; None if there is none."""
     users = next(users_frames(frame), None)
-    return None if users is None else source_at(users.f_code.co_filename, users.f_lineno)
+    return None if users is None else (users.f_code.co_filename, users.f_lineno)
+
+
+def users_line(frame: FrameType | None) -> Source | None:
+    """Return the innermost line of user code in a frame and its callers; None if there is none."""
+    place = users_place(frame)
+    return None if place is None else source_at(*place)
 
 
 def calling_line(frame: FrameType | None) -> Source | None:
-    """Return the innermost line of user code; None within code that TensorFlow has converted, because its line numbers
-    differ from the program's.
+    """Return the innermost line of user code in a frame and its callers. Return None if there is none, or if code that
+    TensorFlow has converted is closer, because its line numbers differ from the program's.
     """
     for one in callers(frame):
         if CONVERTED in one.f_code.co_filename:
@@ -41,7 +50,7 @@ def calling_line(frame: FrameType | None) -> Source | None:
 
 
 def users_line_of(step: TracebackType | None) -> Source | None:
-    """Return the innermost line of the program's own code in a traceback."""
+    """Return the innermost line of the program's own code in a traceback; None if there is none."""
     found = None
     while step is not None:
         file = step.tb_frame.f_code.co_filename

@@ -6,8 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from types import TracebackType
-from types import CodeType
+from types import CodeType, TracebackType
 from typing import Any, Protocol
 
 from backprobe.record.gaps import GapCode

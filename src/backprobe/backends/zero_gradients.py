@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from backprobe.backends.useless import placed
 from backprobe.findings.phrasing import listed, plural
 from backprobe.record.reasons import Note
 from backprobe.record.source import Source
@@ -18,8 +19,7 @@ def all_zero(names: Sequence[str], at: Source | None = None) -> Note:
     '2 gradients, all of them exactly 0: w, b'
     """
     gradients = f"{plural(len(names), 'gradient')}, {'which is' if len(names) == 1 else 'all of them'}"
-    place = {} if at is None else {"at": f"{at.file}:{at.line}", "text": at.text}
-    return Note(CODE, {"gradients": gradients, "names": listed(names), **place})
+    return Note(CODE, {"gradients": gradients, "names": listed(names), **placed(at)})
 
 
 def zero_behind(name: str, stopping: Sequence[tuple[str, Source | None]]) -> Note:
@@ -30,5 +30,4 @@ def zero_behind(name: str, stopping: Sequence[tuple[str, Source | None]]) -> Not
     """
     operations = listed(list(dict.fromkeys(operation for operation, _ in stopping)))
     at = next((line for _, line in stopping if line is not None), None)
-    place = {} if at is None else {"at": f"{at.file}:{at.line}", "text": at.text}
-    return Note(BEHIND, {"name": name, "operations": operations, **place})
+    return Note(BEHIND, {"name": name, "operations": operations, **placed(at)})

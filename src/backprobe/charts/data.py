@@ -25,7 +25,7 @@ def of_run(reader: RunReader) -> dict[str, Any]:
     info, rows = reader.info(), reader.rows()
     names: dict[str, dict[str, Any]] = {name: {} for name, _ in rows}
     for kind in dict.fromkeys(kind for _, kind in rows):
-        own = [name for name, other in rows if other == kind]
+        own = reader.names_of(kind)
         field = LOGGED if kind == LOGGED else f"{kind}.rms"
         for name, numbers in zip(own, reader.field(own, field)[1], strict=True):
             known = numbers[~numpy.isnan(numbers)]

@@ -11,12 +11,11 @@ from backprobe.charts.spark import LEVELS, WIDTH, Matrix, ends, levels, short, s
 from backprobe.charts.tree import Line, lines, tree
 from backprobe.findings.phrasing import plural
 from backprobe.findings.report import Report
-from backprobe.storage.runs.merged import LOGGED, RunReader
+from backprobe.storage.runs.merged import LOGGED, NOT_FINITE, RunReader
 
 COLUMNS = 80
 MOST = 40  # the largest number of lines of a module tree
 MOST_GAPS = 6
-ILL = ("nan", "posinf", "neginf")
 SIDE = 9  # width in characters of the numbers left and right of a row of columns
 DEEP = 60  # the largest number of columns in the chart across the layers
 MODULES = {"value": "value", "grad": "gradient"}
@@ -31,7 +30,7 @@ class Pictured:
         statistic = LOGGED if kind == LOGGED else f"{kind}.rms"
         self.steps, self.numbers = reader.field(names, statistic)
         self.ill: Matrix = numpy.zeros_like(self.numbers)
-        for field in ILL if kind != LOGGED else ():
+        for field in NOT_FINITE if kind != LOGGED else ():
             _, counts = reader.field(names, f"{kind}.{field}")
             there = min(counts.shape[1], self.ill.shape[1])  # the run may get another step between the two reads
             self.ill[:, :there] += numpy.nan_to_num(counts)[:, :there]

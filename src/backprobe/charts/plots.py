@@ -19,7 +19,7 @@ SIGNED = ("sum", "mean", "min", "max")
 
 
 def heat_map(reader: RunReader, names: Sequence[str], field: str) -> Any:
-    """Return a heat map, names × steps, of a field's magnitudes on a logarithmic scale; gaps are grey or white."""
+    """A heat map of a field, names × steps. The scale is logarithmic, for counts linear; gaps are grey or white."""
     figures, colors = matplotlib(f"run.plot({field!r})")
     steps, grid = reader.field(names, field)
     there = ~numpy.isnan(grid).all(axis=0)

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy
 
-from backprobe.charts.overview import COLUMNS, ILL, alerted
+from backprobe.charts.overview import COLUMNS, alerted
 from backprobe.charts.spark import ends, short, spark
 from backprobe.findings.phrasing import plural
 from backprobe.findings.report import Report
-from backprobe.storage.runs.merged import LOGGED, RATIO, RunReader
+from backprobe.storage.runs.merged import LOGGED, NOT_FINITE, RATIO, RunReader
 
 FIELDS = ("rms", "mean", "min", "max", "zeros", "nan", "posinf", "neginf")
 WIDE = 30
@@ -28,7 +28,7 @@ def one_name(reader: RunReader, name: str, report: Report) -> str:
 
 
 def fields_of(reader: RunReader, name: str, statistics: Sequence[str]) -> list[str]:
-    """The fields that a name has, restricted to the given statistics."""
+    """The fields of a name with these statistics, and its ratio of updates. For a logged name, that field alone."""
     kinds = [kind for other, kind in reader.rows() if other == name]
     fields = [LOGGED] if kinds == [LOGGED] else [f"{kind}.{field}" for kind in kinds for field in statistics]
     return fields + [RATIO] * ({"update", "param"} <= set(kinds))
@@ -43,7 +43,7 @@ def alerts_of(name: str, report: Report) -> Report:
 def _series(reader: RunReader, name: str, field: str) -> Iterator[str]:
     _, grid = reader.field([name], field)
     numbers = grid[0][~numpy.isnan(grid[0])]
-    if not len(numbers) or (field.rpartition(".")[2] in (*ILL, "zeros") and not numbers.any()):
+    if not len(numbers) or (field.rpartition(".")[2] in (*NOT_FINITE, "zeros") and not numbers.any()):
         return
     first, last = ends(numbers)
     most = numbers[abs(numbers).argmax()]
@@ -58,7 +58,7 @@ def one_step(heading: str, rows: Mapping[str, Mapping[str, float]]) -> str:
     lines = [heading, " " * room + "".join(f"{field:>13}" for field in fields)]
     for name, own in rows.items():
         label = name if len(name) < room else "…" + name[-room + 2 :]
-        ill = any(own.get(f"{kind}.{one}") for kind in ("value", "grad", "param") for one in ILL)
+        ill = any(own.get(f"{kind}.{one}") for kind in ("value", "grad", "param") for one in NOT_FINITE)
         numbers = "".join(f"{short(own.get(field, numpy.nan)):>13}" for field in fields)
         lines.append(f"{label:<{room}}{numbers}".rstrip() + (" !" if ill else ""))
     if any(line.endswith(" !") for line in lines):

@@ -70,7 +70,7 @@ def levels(numbers: Matrix, low: float, high: float) -> str:
 
 
 def short(number: float) -> str:
-    """Write a number in at most seven characters.
+    """A number with two significant digits; empty for NaN.
 
     >>> short(0.12345), short(1e-7), short(numpy.nan), short(1234.5)
     ('0.12', '1e-07', '', '1.2e+03')

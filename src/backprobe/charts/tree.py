@@ -62,7 +62,7 @@ def tree(names: Sequence[str]) -> TreeNode:
 
 
 def lines(root: TreeNode, most: int) -> list[Line]:
-    """The lines of a tree, cut at the greatest depth that fits into ``most`` lines."""
+    """The lines of a tree, cut at the greatest depth that fits into ``most`` lines, but never above the first level."""
     depth = 1
     while _size(root, depth) < _size(root, depth + 1) <= most:
         depth += 1

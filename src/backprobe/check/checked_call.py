@@ -189,7 +189,7 @@ class CheckedCall:
     def known(self, found: Slope, among: Any) -> Any:
         """Return a mask of the outputs in ``among`` whose slope is known precisely enough.
 
-        The mask is empty if the typical error is too large.
+        No output is in the mask if the typical error is too large.
         """
         finite = numpy.isfinite(found.error) & among
         scale, size = _rms(found.value[finite]), _rms(self.size[finite & numpy.isfinite(self.size)])

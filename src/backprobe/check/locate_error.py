@@ -90,7 +90,8 @@ def locate_error(call: CheckedCall, at: int, cotangent: Any, gradients: Sequence
 
 
 def _of_sum(call: CheckedCall, at: int, cotangent: Any, off: Sequence[Element]) -> tuple[Element, ...]:
-    # The wrong elements as gradients of the sum of the outputs, which the user can reproduce easily.
+    # Return the wrong elements as gradients of the sum of the outputs, which the user can reproduce easily. Empty if
+    # some outputs are not checked or are complex, or if these gradients are not all wrong.
     if not cotangent.all() or any(map(numpy.iscomplexobj, call.outputs)):
         return ()
     ones = numpy.ones_like(cotangent)
@@ -115,8 +116,8 @@ def _element(call: CheckedCall, at: int, cotangent: Any, gradient: Any, place: i
 
 
 def _sample(call: CheckedCall, at: int, cotangent: Any, gradient: Any) -> list[int]:
-    # Return a random sample of elements, and one element known to be wrong. The sample is smaller if the call has many
-    # outputs, because each comparison then takes longer.
+    # Return a random sample of elements, and the element that ``_search`` finds. The sample is smaller if the call has
+    # many outputs, because each comparison then takes longer.
     count = max(FEWEST, min(MOST // 2, NUMBERS // len(call.at_rest)))
     places = call.random.choice(call.values[at].size, count, replace=False)
     return sorted({*map(int, places), _search(call, at, cotangent, gradient)})
@@ -185,7 +186,7 @@ def _sign(value: Any, elements: Sequence[Element], off: Sequence[Element]) -> st
 
 
 def _everywhere(off: Sequence[Element]) -> tuple[Reason, ...]:
-    # Return a pattern that all wrong elements share, such as a constant ratio to the right value.
+    # Return a pattern that all wrong elements share, such as a constant ratio to the right value, if there is one.
     if all(element.analytic == 0 for element in off):
         return (Reason("zero"),)
     if all(abs(element.numeric) <= TRUSTED * element.noise for element in off):
@@ -202,7 +203,7 @@ def _everywhere(off: Sequence[Element]) -> tuple[Reason, ...]:
 
 
 def _rearranged(analytic: Any, numeric: Any) -> tuple[Reason, ...]:
-    # Is the right gradient transposed, or are its elements in another order?
+    # Return the reason if the elements are right, but transposed or in another order.
     if _same(analytic, numeric):
         return ()
     is_square = analytic.ndim >= 2 and analytic.shape[-1] == analytic.shape[-2]
@@ -213,7 +214,7 @@ def _rearranged(analytic: Any, numeric: Any) -> tuple[Reason, ...]:
 
 
 def _meant_for(call: CheckedCall, at: int, cotangent: Any, gradients: Sequence[Any]) -> Input | None:
-    # Return another input for which this gradient would be the right one.
+    # Return another input for which this gradient would be the right one; None if there is none.
     analytic = gradients[at]
     for other, gradient in enumerate(gradients):
         if other != at and gradient.shape == analytic.shape:

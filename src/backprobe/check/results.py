@@ -39,7 +39,7 @@ PARTIAL = UNJUDGED | {"skipped"}
 """Codes of remarks after which the heading of the report claims only that the checked calls are right."""
 
 
-MOST_TWICE = 64  # number of calls whose second derivatives are checked because the program differentiates gradients
+MOST_TWICE = 64  # the most calls that are kept to check their second derivatives when the program is over
 # second derivatives are not checked for calls whose arguments have more elements, because copies of the arguments are
 # kept until the program ends
 LARGEST_TWICE = 2**20
@@ -147,7 +147,9 @@ class CheckResults:
             self.wrong.setdefault((site, wrong.input, is_second), []).append(one)
 
     def add_second(self, calls: Recheck) -> None:
-        """Check second derivatives of the calls whose gradients the program has differentiated."""
+        """Check second derivatives of the calls that were kept and whose gradients the program has differentiated. Of
+        the others, only their number is stored.
+        """
         if not calls.differentiates_twice:
             return
         for right in self.right.values():

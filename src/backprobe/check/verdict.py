@@ -155,8 +155,9 @@ class _InputCheck:
         return call.compare(found, cotangent, gradients[self.at], direction), cotangent, gradients
 
     def _confirmed(self, is_known: bool) -> Wrong | None:
-        # Repeat the comparison along other directions, with other steps. A difference that was only noise is unlikely
-        # to appear again, and terms that cancel along one direction are unlikely to cancel along several.
+        # Repeat the comparison along other directions, with other steps. Return the error if it shows again; otherwise
+        # None. A difference that was only noise is unlikely to appear again, and terms that cancel along one direction
+        # are unlikely to cancel along several.
         call, at = self.call, self.at
         for _ in range(AGAIN):
             direction = call.direction(at)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -78,11 +77,6 @@ def _tensors(value: Any, arrays: Arrays) -> Any:
 
 
 def _tensor(array: Any, arrays: Arrays) -> Any:
+    array = array.copy()  # contiguous, and alone in its memory
     layout = load_arrays("numpy").encode(array, {}, {})
-    layout = {**layout, "stride": _strides(array.shape), "offset": 0}
     return arrays.decode(layout, {layout["storage"]: array.ravel().view("uint8")})
-
-
-def _strides(shape: Sequence[int]) -> list[int]:
-    # The strides, in elements, of a contiguous array.
-    return [math.prod(shape[at + 1 :]) for at in range(len(shape))]

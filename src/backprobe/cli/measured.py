@@ -21,7 +21,9 @@ NO_STEP = f"no optimizer made a step that can be heard, so nothing is known of w
 
 
 def measured(program: str, words: Sequence[str], steps: int, experiments: bool) -> NoReturn:
-    """Run the first steps of a script, print what it keeps in memory, and exit with 1 if something outlives its step.
+    """Run the first steps of a script, and print what it keeps in memory.
+
+    The exit status is that of the script, or else 1 if something outlives its step, and 2 if no step was seen.
 
     With ``experiments``, the script runs again with inserted lines that should free such memory.
     """

@@ -50,10 +50,10 @@ def is_module(program: str) -> bool:
 
 
 def refuse_without_partials(program: str, recording: bp.Recording, *, is_wanted: bool = True) -> None:
-    """Raise BadOption for a recording without partials, unless another option of the same command gives them.
+    """Raise BadOption if partials are missing and no option of the same command would give them.
 
-    One that was saved needs a new run, and a script of a framework whose blocks have none a function. ``is_wanted``
-    says whether they were asked for.
+    This is so for a saved recording, which needs a new run. With ``is_wanted``, it is also so for a script whose
+    framework has no partials in blocks.
     """
     framework = recording.record.framework
     is_without = is_script(program) and is_wanted and not dialect_of(framework).runs_backward

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from types import CodeType
 from typing import Any, NoReturn
 
 import backprobe as bp
@@ -17,9 +18,10 @@ from backprobe.cli.refusal import STOPPED
 from backprobe.cli.stopping import UNREAD, is_unread
 from backprobe.cli.viewed import begin, wait
 from backprobe.errors import BadOption
-from backprobe.findings.phrasing import plural
+from backprobe.findings.phrasing import conjoined, plural
 from backprobe.findings.report import Finding
 from backprobe.guard.capture import check_path
+from backprobe.record.brief import place
 from backprobe.rules.gap import Gap
 from backprobe.show.printing import echo
 from backprobe.watch.options import DEFAULT
@@ -78,7 +80,7 @@ def watched(
 
 
 def the_run(folder: str) -> str:
-    """The only run inside ``folder``; ``folder`` itself if it is a run or contains several."""
+    """The only run inside ``folder``; ``folder`` itself if it is a run, or contains none or several."""
     from backprobe.storage.runs.layout import FILE  # imported late, because it imports NumPy
 
     inside = {one.parent for one in Path(folder).glob(f"*/{FILE.format('*')}")}
@@ -122,7 +124,7 @@ def _tell_unwatched(compiled: Sequence[CodeType], retyped: str) -> None:
         tell(found)
         return
     tell(f"{found} outside of compiled code")
-    places = [f"{code.co_name} ({place(code.co_filename, code.co_firstlineno)})" for code in compiled]
+    places = [f"{code.co_qualname} ({place(code.co_filename, code.co_firstlineno)})" for code in compiled]
     tell(f"  torch.compile compiled {conjoined(places)}; models that only this calls are not seen")
     tell(f"    next:  TORCH_COMPILE_DISABLE=1 {retyped}")
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from backprobe.findings.phrasing import plural
-from backprobe.markup import Html, Printed, element, shown
-from backprobe.show.number_table import columns, html_table, text_table
+from backprobe.show.number_table import Cells, NumberTable
 from backprobe.show.text import printable
 
 TITLES = ("name", "outputs", "cosine", "norms", "ratio")
@@ -41,7 +40,7 @@ class Conflict:
 
 
 @dataclass(frozen=True, repr=False)
-class Conflicts(Printed):
+class Conflicts(NumberTable):
     """The gradients of several outputs, compared pair by pair. Printing the object shows a table.
 
     ``found`` has a ``Conflict`` for each pair of outputs and each entry with both gradients. ``together`` has one for
@@ -109,19 +108,11 @@ class Conflicts(Printed):
         apart = sum(one.cosine < 0 for one in self.found)
         return f"{apart:,} of {plural(len(self.found), 'pair')} of gradients point apart (cosine below 0)"
 
-    @property
-    def _rows(self) -> list[Sequence[str]]:
-        return [_cells(one) for one in (*self.found, *self.together)]
+    def _parts(self) -> tuple[str, Cells, Sequence[Cells], Sequence[str]]:
+        return self._heading, TITLES if self.found else (), [_cells(one) for one in (*self.found, *self.together)], ()
 
     def __repr__(self) -> str:
         return f"<backprobe.Conflicts of {', '.join(self.keys)}: {self._heading}>"
-
-    def __str__(self) -> str:
-        return "\n".join([self._heading, *(text_table(TITLES, self._rows, columns()) if self.found else [])])
-
-    def _repr_html_(self) -> Html:
-        heading = element("div", self._heading, class_="heading")
-        return shown(heading, html_table(TITLES, self._rows) if self.found else Html())
 
 
 def _cells(one: Conflict) -> Sequence[str]:

@@ -49,7 +49,7 @@ def conflicts(record: Record, entries: Mapping[str, Entry]) -> Conflicts:
 
 
 def _pairs(keys: Sequence[str], held: Iterable[Mapping[str, Vector]]) -> list[tuple[str, str]]:
-    # The pairs of outputs for which at least one parameter has both gradients.
+    # The pairs of outputs for which at least one of the entries has both gradients.
     there = [set(own) for own in held]
     return [pair for pair in combinations(keys, 2) if any(own.issuperset(pair) for own in there)]
 
@@ -65,13 +65,9 @@ def _compared(name: str, pair: tuple[str, str], held: Iterable[Mapping[str, Vect
     first, second = (math.hypot(*(one[at].norm for one in both)) for at in (0, 1))
     if not (first and second and math.isfinite(first) and math.isfinite(second)):
         return Conflict(name, pair, math.nan, (first, second))
-    cosine = math.fsum(_share(a, first) * _share(b, second) * _angle(a, b) for a, b in both)
+    # each norm is taken as a share of the whole, so that the products neither overflow nor underflow
+    cosine = math.fsum(a.norm / first * (b.norm / second) * _angle(a, b) for a, b in both)
     return Conflict(name, pair, min(max(cosine, -1.0), 1.0), (first, second))
-
-
-def _share(one: Vector, norm: float) -> float:
-    # Return an entry's norm as a fraction of the norm of all entries.
-    return one.norm / norm
 
 
 def _angle(a: Vector, b: Vector) -> float:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from backprobe.errors import UnknownName
 from backprobe.findings.phrasing import plural, quoted
-from backprobe.markup import Html, Printed, element, shown
 from backprobe.record.brief import written
 from backprobe.record.names import nearest
-from backprobe.show.number_table import columns, html_table, text_table
+from backprobe.show.number_table import Cells, NumberTable
 from backprobe.show.text import printable
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Curvature(Printed):
+class Curvature(NumberTable):
     """Eigenvalues of the Hessians of an output with respect to named values. Printing the object shows a table.
 
     ``result[name]`` is a NumPy array of the eigenvalues for one value, and ``eigenvalues`` has these arrays by name.
@@ -81,30 +80,15 @@ class Curvature(Printed):
             "notes": [*self.notes],
         }
 
-    @property
-    def _heading(self) -> str:
+    def _parts(self) -> tuple[str, Cells, Sequence[Cells], Sequence[str]]:
         of_which = "eigenvalues of largest magnitude" if self.which == "magnitude" else f"{self.which} eigenvalues"
         how = "of all values together" if self.is_joint else "for each value alone"
-        return f"{printable(self.of)} of {self.target}: the {of_which} of its Hessian, {how}"
-
-    @property
-    def _rows(self) -> list[tuple[str, str, str]]:
-        return [
+        heading = f"{printable(self.of)} of {self.target}: the {of_which} of its Hessian, {how}"
+        rows = [
             (printable(name), f"{self.sizes[name]:,}", ", ".join(f"{number:.4g}" for number in found))
             for name, found in self.eigenvalues.items()
         ]
-
-    def _footer(self) -> list[str]:
-        return [f"note: {note}" for note in self.notes]
+        return heading, ("name", "size", "eigenvalues"), rows, [f"note: {note}" for note in self.notes]
 
     def __repr__(self) -> str:
         return f"<backprobe.Curvature of {plural(len(self), 'Hessian')}: {self.of} of {self.target}>"
-
-    def __str__(self) -> str:
-        lines = text_table(("name", "size", "eigenvalues"), self._rows, columns())
-        return "\n".join([self._heading, *lines, *self._footer()])
-
-    def _repr_html_(self) -> Html:
-        notes = [element("div", line, class_="note") for line in self._footer()]
-        table = html_table(("name", "size", "eigenvalues"), self._rows)
-        return shown(element("div", self._heading, class_="heading"), table, *notes)

@@ -96,7 +96,7 @@ def uses(text: str, spelled: str, followed: tuple[str, ...] = ()) -> tuple[Use, 
 
 
 def use_of(text: str, part: str) -> Use | None:
-    """Return how a statement uses one of its parts; None if the statement has no such part, or ignores its value.
+    """Return how a statement uses the first part with this text; None if there is none, or if its value is ignored.
 
     >>> use_of("h = torch.relu(self.enc(x)).detach()", "self.enc(x)").kind, use_of("self.enc(x)", "self.enc(x)")
     ('detach', None)
@@ -237,7 +237,8 @@ def _use(node: ast.AST, leaf: str, above: dict[ast.AST, ast.AST], followed: Coll
         flat = flat or (ast.unparse(node) if flat_operation(node) else "")
         if kind:
             return _cut_by(node, Use(kind, "", call, is_argument, is_conditional), above, followed)
-        is_conditional |= _may_pass_by(node, child)
+        # in these, the expression may be evaluated without evaluating this part
+        is_conditional |= isinstance(node, ast.BoolOp) or (isinstance(node, ast.IfExp) and child is not node.test)
     return Use(call=call, is_argument=is_argument, is_conditional=is_conditional, flat=flat)
 
 
@@ -246,11 +247,6 @@ def _cuts_all(node: ast.AST, child: ast.AST, above: dict[ast.AST, ast.AST]) -> b
     whole = above.get(node)
     is_method = isinstance(node, ast.Attribute) and isinstance(whole, ast.Call) and whole.func is node
     return is_method and _kind(node, child) in WITHOUT_HISTORY
-
-
-def _may_pass_by(node: ast.AST, child: ast.AST) -> bool:
-    # May the expression be evaluated without evaluating this part?
-    return isinstance(node, ast.BoolOp) or (isinstance(node, ast.IfExp) and child is not node.test)
 
 
 def _cut_by(node: ast.AST, use: Use, above: dict[ast.AST, ast.AST], followed: Collection[str]) -> Use:
@@ -414,10 +410,8 @@ def _is_like_argument(function: ast.expr, child: ast.AST, given: Sequence[ast.ex
 
 
 def flat_operation(node: ast.AST | None) -> str:
-    """The name of a step function if the expression applies one; ``//`` counts as floordiv."""
+    """The name of the step function that an expression applies; ``//`` counts as floordiv. Empty for all others."""
     match node:
-        case ast.Module(body=[ast.Expr(value=inside)]):
-            return flat_operation(inside)
         case ast.BinOp(op=ast.FloorDiv()):
             return "floordiv"
         case ast.Call(args=given) if given and (name := last_name(applied(node, given[-1]))) in STEPS:

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from backprobe.cuts.cutting_operations import NAMES, applied, is_method
 from backprobe.cuts.operation_names import MAPPING, TRANSFORMING
-from backprobe.cuts.parsed import last_name, parsed, parts_of
+from backprobe.cuts.parsed import last_name, parsed, parsed_expression, parts_of
 
 
 @lru_cache(4096)
@@ -32,8 +32,8 @@ def is_by_key(text: str, local: str) -> bool:
     >>> is_by_key("{k: 2 * v for k, v in p.items()}", "p"), is_by_key("{k: p['w'] for k, v in q.items()}", "p")
     (True, False)
     """
-    match parsed(text):
-        case ast.Module(body=[ast.Expr(value=ast.DictComp(key=ast.Name(id=key), value=value, generators=[turns]))]):
+    match parsed_expression(text):
+        case ast.DictComp(key=ast.Name(id=key), value=value, generators=[turns]):
             names = turns.target.elts if isinstance(turns.target, ast.Tuple) else []
             is_same = bool(names) and isinstance(names[0], ast.Name) and names[0].id == key
             is_of_it = is_method(turns.iter, "items") and ast.unparse(turns.iter).removesuffix(".items()") == local
@@ -47,8 +47,8 @@ def handed_to(call: str, read: Collection[str]) -> str:
     >>> handed_to("jax.jit(jax.vmap(lambda t: 2 * t))(x)", {"x"}), handed_to("jax.lax.scan(cell, h, xs)", {"h", "xs"})
     ('<lambda>', 'cell')
     """
-    match parsed(call):
-        case ast.Module(body=[ast.Expr(value=ast.Call(args=[first, *_]) as node)]):
+    match parsed_expression(call):
+        case ast.Call(args=[first, *_]) as node:
             runs_it = last_name(node.func) in MAPPING | TRANSFORMING | {"scan", "associative_scan"}
             functions = [applied(node, first), *([first] if runs_it else [])]
         case _:

@@ -12,14 +12,13 @@ from dataclasses import replace
 
 from backprobe.cuts.mentions import CHECKPOINT, Mention, mentions_of
 from backprobe.cuts.parsed import unread
-from backprobe.cuts.unrecorded import BARE, FIRM, hidden_cuts
+from backprobe.cuts.unrecorded import BARE, CUT_OFF, FIRM, hidden_cuts
 from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.graph import reached
 from backprobe.record.reasons import Reason
 from backprobe.record.source import Source, expression_of
 
 HISTORY = (GradStatus.OK, GradStatus.NOT_CONNECTED, GradStatus.BACKWARD_NOT_RUN)
-CUT_OFF = (GradStatus.DETACHED, GradStatus.NO_GRAD)
 FROM_UNRECORDED = ("cut_unrecorded", "from_cut_unrecorded")
 
 
@@ -77,16 +76,14 @@ def _frozen_of_whole(
 def _frozen_unrecorded(entry: Entry, used: Iterable[Entry]) -> Entry | None:
     # Was the value, or a value from which it was computed, cut off from something that is not recorded?
     hidden = hidden_cuts(entry)
-    if hidden:
-        return _but(
-            entry, GradStatus.FROZEN, Reason("cut_unrecorded", {"text": f"`{hidden[0].use.text or hidden[0].text}`"})
-        )
     before = next((source for source in used if source.is_because(*FROM_UNRECORDED)), None)
-    return (
-        None
-        if before is None
-        else _but(entry, GradStatus.FROZEN, Reason("from_cut_unrecorded", {"value": repr(before.name)}))
-    )
+    if hidden:
+        why = Reason("cut_unrecorded", {"text": f"`{hidden[0].use.text or hidden[0].text}`"})
+    elif before is not None:
+        why = Reason("from_cut_unrecorded", {"value": repr(before.name)})
+    else:
+        return None
+    return _but(entry, GradStatus.FROZEN, why)
 
 
 def _are_of_differentiated(used: Iterable[int], record: Record, found: Mapping[int, Entry]) -> bool:

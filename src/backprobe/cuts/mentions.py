@@ -30,10 +30,10 @@ class Mention:
 
     @property
     def use(self) -> Use:
-        """The use that cuts the gradient, if the line uses the value several times.
+        """The use that counts, if the line uses the value several times: one that cuts the gradient, if there is one.
 
-        A use as a condition does not count, because a condition has no gradient: in ``where(u > 0, u.detach(), 0)`` the
-        use is ``u.detach()``.
+        A use as a condition counts only if there is no other, because a condition has no gradient: in
+        ``where(u > 0, u.detach(), 0)`` the use is ``u.detach()``.
         """
         kept = [use for use in self.uses if use.kind != NO_NUMBERS]
         cutting = [use for use in kept if use.kind not in ("", DIFFERENTIATED)]

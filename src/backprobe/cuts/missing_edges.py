@@ -15,13 +15,13 @@ from itertools import islice
 
 from backprobe.cuts.cutting_operations import Use
 from backprobe.cuts.mentions import CHECKPOINT, DIFFERENTIATED, Mention, mentions_of
-from backprobe.cuts.unrecorded import CERTAIN
+from backprobe.cuts.unrecorded import CERTAIN, CUT_OFF
 from backprobe.record.entries import LINES_OF_THEIR_OWN, Entry, GradStatus, Record
 from backprobe.record.graph import Graph, alone, inverted, kept, reached
 from backprobe.record.names import partition, split, strip
 from backprobe.record.passes import Pass
 from backprobe.record.reasons import LIMITED
-from backprobe.record.source import Source
+from backprobe.record.source import Source, place_of
 
 HISTORY = (GradStatus.OK, GradStatus.NOT_CONNECTED, GradStatus.BACKWARD_NOT_RUN, GradStatus.OPAQUE)
 LOOPS = ("for ", "async for ")
@@ -45,10 +45,6 @@ class Cut:
     @property
     def target(self) -> int:
         return self.mention.target
-
-
-def _place(line: Source | None) -> tuple[str, int] | None:
-    return None if line is None else (line.file, line.line)
 
 
 class Dataflow:
@@ -85,7 +81,7 @@ class Dataflow:
         known = [self.position[name] for name in asked.inputs if name in self.position]
         given = {at for at in known if self.entries[at].status is GradStatus.NOT_CONNECTED}
         for target, entry in enumerate(self.entries):
-            if line is not None and _place(entry.source) == _place(line):
+            if line is not None and place_of(entry.source) == place_of(line):
                 self.mentions[target] = [one for one in self.mentions[target] if one.source not in given]
 
     def has_history(self, at: int) -> bool:
@@ -101,8 +97,7 @@ class Dataflow:
     @cached_property
     def modules_cut(self) -> list[int]:
         """The return values of modules that have no history, although the modules' parameters have one."""
-        cut = (GradStatus.DETACHED, GradStatus.NO_GRAD)
-        return [at for at, entry in enumerate(self.entries) if entry.source is None and entry.status in cut]
+        return [at for at, entry in enumerate(self.entries) if entry.source is None and entry.status in CUT_OFF]
 
     @cached_property
     def loop_variables(self) -> list[int]:
@@ -292,7 +287,7 @@ class Dataflow:
                 continue
             flows = self._flows(mention.source, mention.target)
             kinds = {use.kind for use in mention.uses}
-            is_cut = not flows and target.status in (GradStatus.DETACHED, GradStatus.NO_GRAD) and kinds != {"sample"}
+            is_cut = not flows and target.status in CUT_OFF and kinds != {"sample"}
             if is_cut or not kinds.isdisjoint(CERTAIN):
                 found.append(mention)
         return found
@@ -309,7 +304,7 @@ class Dataflow:
             return None if connected or self._may_be_left_out(mention) else Cut(mention)
         if mention.use.kind == CHECKPOINT and source.status is target.status is GradStatus.FROZEN:
             return Cut(mention) if "use_reentrant=False" not in mention.use.text else None
-        if mention.is_firm and source.status in (GradStatus.DETACHED, GradStatus.NO_GRAD):
+        if mention.is_firm and source.status in CUT_OFF:
             return Cut(mention, is_behind=True) if target.status is not GradStatus.OK else None
         return None
 
@@ -329,7 +324,7 @@ class Dataflow:
         line = target.source
         if line is None or mention.line is not line:
             return True
-        is_own = source is not None and (source.file, source.line) == (line.file, line.line)
+        is_own = place_of(source) == place_of(line)
         if is_own or use.is_conditional or not use.is_argument:
             return True
         return not line.expression and not self._is_lost_by_all(mention)
@@ -399,7 +394,7 @@ def _is_one_of_several(entry: Entry) -> bool:
 def _is_first_order(use: Use, result: Entry) -> bool:
     # Was ``create_graph`` off, although the text does not show it?
     is_open = "create_graph=" in use.text and "create_graph=True" not in use.text
-    return is_open and result.status in (GradStatus.DETACHED, GradStatus.NO_GRAD)
+    return is_open and result.status in CUT_OFF
 
 
 def places(record: Record) -> dict[int, Source]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import builtins
+import copy
 import re
 import warnings
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -30,6 +32,14 @@ def parsed(text: str) -> ast.AST | None:
     return None
 
 
+def parsed_expression(text: str) -> ast.expr | None:
+    """Parse an expression; None if the text is no expression, or not a complete one."""
+    match parsed(text):
+        case ast.Module(body=[ast.Expr(value=expression)]):
+            return expression
+    return None
+
+
 def parts_of(tree: ast.AST, text: str, kinds: tuple[type[Any], ...] = (ast.expr,)) -> list[Any]:
     """The parts of an expression that have this text."""
     return [node for node in ast.walk(tree) if isinstance(node, kinds) and ast.unparse(node) == text]
@@ -47,6 +57,17 @@ def own_parts_of(tree: ast.AST, text: str) -> list[Any]:
     }
     parts = parts_of(tree, text)
     return [part for part in parts if id(part) not in inside] or parts
+
+
+def with_parts(tree: ast.AST, instead: Mapping[ast.expr, str]) -> str:
+    """The text of an expression, with another text in place of each of these nodes. The tree itself stays unchanged.
+
+    >>> tree = ast.parse("torch.log(x - y)", mode="eval").body
+    >>> with_parts(tree, {tree.args[0]: "h"})
+    'torch.log(h)'
+    """
+    parts = {id(part): ast.parse(text, mode="eval").body for part, text in instead.items()}
+    return ast.unparse(copy.deepcopy(tree, parts))  # a node that is a key of the memo is replaced by its value
 
 
 def last_name(function: ast.AST) -> str:

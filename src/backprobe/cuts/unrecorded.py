@@ -18,6 +18,7 @@ FIRM = ("detach", "data", "number", "numpy", "copied", "parameter", "stop_gradie
 """Kinds of use that always cut. Others are known to cut only if the graph lacks the edge."""
 CERTAIN = ("detach", "data", "number", "stop_gradient")
 """Kinds of use that cut even if the same expression also uses the value in another way."""
+CUT_OFF = (GradStatus.DETACHED, GradStatus.NO_GRAD)
 BARE = (GradStatus.FROZEN, GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT)
 
 

@@ -1,4 +1,4 @@
-"""The verb ``derive``: the chain rule written out from the recorded source, with every number checked."""
+"""The verb ``derive``: the chain rule written out from the recorded source, and compared with the recorded numbers."""
 
 from __future__ import annotations
 

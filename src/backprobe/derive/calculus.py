@@ -14,7 +14,7 @@ from typing import Any
 import sympy
 
 from backprobe.derive.formula import Unwritten, fits
-from backprobe.derive.tree import ARITHMETIC, Apply, Number, Symbol, Tree, apply, expanded, number_of, parts
+from backprobe.derive.tree import ARITHMETIC, IN_SYMPY, Apply, Number, Symbol, Tree, apply, expanded, number_of, parts
 
 # the most bits of a power of constants that is still computed; a larger one would not fit into a double
 LONGEST_POWER = 1100
@@ -67,10 +67,7 @@ def _function(name: str, *slopes: Callable[..., Any]) -> Any:
 
 STEP, SIGN = _function("step"), _function("sign")
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    **{
-        name: getattr(sympy, name)
-        for name in ("exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "erf", "sqrt")
-    },
+    **{name: getattr(sympy, name) for name in IN_SYMPY},
     "add": sympy.Add,
     "mul": sympy.Mul,
     "neg": operator.neg,

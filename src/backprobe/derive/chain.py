@@ -28,8 +28,8 @@ class Chain:
     partials between single numbers, both by the positions of consumer and input. ``scalars`` is True if all values on
     the paths are single numbers, whose partials can be multiplied. ``seed`` is the gradient of the output itself: 1
     unless a cotangent was given. ``total`` is the derivative: the recorded gradient, or computed from the recorded
-    partials if another output was chosen. ``hidden`` are entries between the two values that have no gradient, and are
-    therefore on no path.
+    partials if another output was chosen. ``hidden`` are entries between the two values whose gradient is opaque, and
+    that are therefore on no path.
     """
 
     def __init__(self, graph: Graph, between: Paths, *, recorded: bool, hidden: Sequence[int] = ()) -> None:
@@ -91,7 +91,8 @@ class Chain:
         return {of: edge.contribution for (of, to), edge in self.edges.items() if to == self.between.end}
 
     def _adds_up(self) -> bool | None:
-        # Does the sum over the paths equal the recorded gradient? None if no gradient was recorded for this output.
+        # Does the sum over the paths equal the recorded gradient? None if that cannot be told, for example because no
+        # gradient was recorded for this output.
         if not self.recorded or self.between.start == self.between.end or not self.edges:
             return None
         rounding = NumberRounding.of(self.entries[at].dtype for at in self.between.order)

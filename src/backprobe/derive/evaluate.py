@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy
 
-from backprobe.derive.tree import KINKED, Apply, Number, Symbol, Tree, expanded, parts
+from backprobe.derive.tree import KINKED, PRIMITIVE, Apply, Number, Symbol, Tree, expanded, parts
 
 ROUNDINGS = 8  # safety factor: a framework's functions may round this many times as often as ours
 
@@ -29,7 +29,7 @@ class NumberRounding:
 
     @classmethod
     def of(cls, dtypes: Iterable[str | None]) -> NumberRounding:
-        """Return the lowest precision among some dtypes."""
+        """Return the lowest precision among some dtypes; double precision if none of them is known."""
         found = [DTYPES[dtype] for dtype in dtypes if dtype in DTYPES] or [DTYPES["float64"]]
         return max(found, key=lambda rounding: rounding.eps)
 
@@ -42,40 +42,15 @@ DTYPES = {
 }
 
 
-def _add(*terms: Any) -> Any:
-    return sum(terms[1:], terms[0])
-
-
-def _multiply(*factors: Any) -> Any:
-    return math.prod(factors[1:], start=factors[0])
-
-
 ERF = numpy.frompyfunc(math.erf, 1, 1)
 JUMPING = ("step", "sign")
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    **{
-        name: getattr(numpy, name)
-        for name in (
-            "exp",
-            "log",
-            "sin",
-            "cos",
-            "tan",
-            "sinh",
-            "cosh",
-            "tanh",
-            "sqrt",
-            "abs",
-            "sign",
-            "maximum",
-            "minimum",
-        )
-    },
+    **{name: getattr(numpy, name) for name in (*PRIMITIVE, "sign") if hasattr(numpy, name)},
     "asin": numpy.arcsin,
     "acos": numpy.arccos,
     "atan": numpy.arctan,
-    "add": _add,
-    "mul": _multiply,
+    "add": lambda *terms: sum(terms[1:], terms[0]),
+    "mul": lambda *factors: math.prod(factors[1:], start=factors[0]),
     "neg": numpy.negative,
     "div": numpy.divide,
     "pow": numpy.power,

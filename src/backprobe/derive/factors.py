@@ -185,8 +185,8 @@ def _against_contribution(
 
 
 def _compare(what: str, ours: Any, errors: Any, recorded: Any, rounding: NumberRounding) -> None:
-    # Raise an error if a formula gives other numbers than the recorded ones: Unwritten if only overflow explains the
-    # difference, else Disagrees.
+    # Raise an error if a formula gives other numbers than the recorded ones: Unwritten if one of the two has
+    # overflowed, else Disagrees.
     if agree(ours, errors, recorded, rounding):
         return
     if numpy.any(~numpy.isfinite(ours) & numpy.isfinite(recorded)):

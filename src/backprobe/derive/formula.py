@@ -172,14 +172,14 @@ class _Builder:
 
     def member(self, text: str) -> int | None:
         # Return the parameter or module result that ``self.h.scale`` refers to: the only member whose path ends in
-        # ``h.scale``.
+        # ``h.scale``. None if there is not exactly one.
         owner, _, path = text.partition(".")
         found = {at for member, at in self.members if f".{member}".endswith(f".{path}")}
         return found.pop() if owner == "self" and path and len(found) == 1 else None
 
     def spelled(self, node: ast.expr) -> tuple[ast.expr, str] | None:
         # Split a part into a variable, attribute or call, and the path of a leaf: ``pair[0]`` is the leaf ``.0`` of
-        # ``pair``.
+        # ``pair``. None for any other expression.
         match node:
             case ast.Name() | ast.Attribute(value=ast.Name()) | ast.Call():
                 return node, ""
@@ -191,7 +191,8 @@ class _Builder:
         return None
 
     def returned(self, call: ast.Call, leaf: str) -> int | None:
-        # The recorded result of a call of a followed function. Results are recorded in the order of the calls.
+        # Return the recorded result of a call of a followed function or module; None if there is none. Results are
+        # recorded in the order of the calls.
         if call in self.results and not leaf:
             return self.results[call]
         name = _last_name(call)

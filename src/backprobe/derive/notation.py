@@ -161,13 +161,7 @@ class Latex(Text):
         "jacobian": r"J\left[\frac{{\partial {}}}{{\partial {}}}:\ {} \times {}\right]",
         "dots": r"\cdots",
     }
-    joins: Mapping[str, str] = {
-        "chain": r" \cdot ",
-        "path": r" \leftarrow ",
-        "is": " = ",
-        "listed": r",\ ",
-        "beside": "",
-    }
+    joins: Mapping[str, str] = {**Text.joins, "chain": r" \cdot ", "path": r" \leftarrow ", "listed": r",\ "}
     dot, short = r" \cdot ", math.inf  # any length needs no dot, because LaTeX sets a name in upright letters
 
     def name(self, name: str) -> str:

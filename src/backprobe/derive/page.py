@@ -80,7 +80,9 @@ class Page:
         return apply("direct" if direct else "partial", self.name(of), self.name(to))
 
     def formula(self, factor: Factor) -> Tree:
-        """Return a factor as a formula, or else as its recorded number, its name, or its Jacobian's shape."""
+        """Return a factor as a formula. Without one, return its recorded number or numbers, its name, or its Jacobian's
+        shape.
+        """
         of, to = self.chain.entries[factor.of], self.chain.entries[factor.wrt]
         if factor.tree is not None:
             return self.named(factor.tree, factor.symbols)
@@ -93,7 +95,7 @@ class Page:
         return shown or self.partial(factor.of, factor.wrt)
 
     def in_numbers(self, factor: Factor) -> Tree | None:
-        """Return a factor in numbers; None if it has too many elements."""
+        """Return a factor in numbers; None if it has too many elements, or if no numbers of it are known."""
         if factor.number is not None:
             return number(factor.number)
         if factor.numbers is not None and factor.numbers.size <= SMALL:

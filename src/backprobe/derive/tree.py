@@ -44,23 +44,10 @@ Tree: TypeAlias = Number | Symbol | Leaf | Apply
 
 ARITHMETIC = {"add": 2, "sub": 2, "mul": 2, "div": 2, "pow": 2, "neg": 1}
 KINKED = {"relu": 1, "abs": 1, "maximum": 2, "minimum": 2}
-PRIMITIVE = {
-    "exp": 1,
-    "log": 1,
-    "sin": 1,
-    "cos": 1,
-    "tan": 1,
-    "asin": 1,
-    "acos": 1,
-    "atan": 1,
-    "sinh": 1,
-    "cosh": 1,
-    "tanh": 1,
-    "erf": 1,
-    "sqrt": 1,
-    "sigmoid": 1,
-    **KINKED,
-}
+IN_SYMPY = ("exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "erf", "sqrt")
+"""Functions of one number that sympy has under the same name."""
+
+PRIMITIVE = {**dict.fromkeys((*IN_SYMPY, "sigmoid"), 1), **KINKED}
 """The number of operands of each basic function. Basic functions are not defined by other functions."""
 
 

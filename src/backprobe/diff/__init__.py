@@ -113,10 +113,11 @@ def diff(
     Values are compared in the order of execution, arguments and parameters first; then gradients in the order of
     backward. NaN equals NaN. An error counts if its root mean square or its largest element exceeds the floor. The
     default floor is the magnitude of ``a`` times the square root of eps of the coarsest dtype in the computation. If
-    all inputs of a value are bitwise equal, the floor is the rounding of a single operation. With ``noise``, the floor
-    of each entry is measured instead, from one or several recordings of the reference that are as right as ``a``: run
-    in another order, on another device, or in a lower precision. An entry's floor is then 4 times its largest
-    difference among them, and up to 16 times for entries with few elements.
+    all inputs of a value are bitwise equal, the floor is the rounding of a single operation, if that is smaller. With
+    ``noise``, the floors are measured instead, from one or several recordings of the reference that are as right as
+    ``a``: run in another order, on another device, or in a lower precision. An entry's floor is then 4 times its
+    largest difference among them, up to 16 times for entries with few elements, and at least the rounding of a single
+    operation. An entry that none of them has keeps its default floor.
 
     Two runs of ``bp.watch``, or the paths of their folders, are compared by their statistics, step by step: the report
     shows the first step and name at which the trainings differ. ``noise`` then takes other runs of the first training.

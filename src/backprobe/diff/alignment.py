@@ -79,10 +79,14 @@ class _Aligning:
         self._rebound()
 
     def _named(self, full: str, to: str, *, is_renamed: bool) -> int | None:
-        # Return the entry of ``b`` with this name: the one with the same counts, or else at the same place. Return None
-        # in three cases. If one program binds the name more often, ``_rebound`` handles the name. If one program calls
-        # a module more often, such as once for each micro-batch, the module's values have other shapes. If an output
-        # occurs more often, each occurrence has its own loss.
+        # Return the entry of ``b`` with this name and the same counts. If there is none, but a renamed name occurs
+        # equally often in both programs, return the one at the same place. Return None if there is no such entry, if
+        # the two belong to return values with other parts, or if they are unlike (``NameVersions.is_unlike``).
+        #
+        # If one program has the name more often, the entries must also have equal shapes and be no output. A module
+        # that is called more often, such as once for each micro-batch, has values of other shapes, and each occurrence
+        # of an output has its own loss. If the name is bound more often within a call, only the first bindings of
+        # arguments and parameters are matched here; ``_rebound`` handles the others.
         own, others = self.a.graph.calls[strip(full)], self.b.graph.calls.get(to, [])
         same = [other for other in others if counts(other) == counts(full)]
         if not same and len(own) == len(others) and is_renamed:
@@ -130,19 +134,16 @@ class _Aligning:
         self._only_ones(partners)
 
     def _by_module(self, full: str, partners: Partners) -> tuple[int | None, str]:
-        # The entry with this name in the partner module; None if one of the two entries has no value.
+        # The entry with this name in the partner module, and how the module's partner was found. None for a parameter,
+        # if the partner has the same name, if no entry has the name, or if one of the two entries has no value.
         scope, local = split(full)
         other, how = self._scope(strip(scope), partners)
         if local is None or other == strip(scope):
             return None, ""
         found = self._named(full, strip(f"{other}:{local}"), is_renamed=True)
-        if found is None or self._is_unlike(self.a.record.names[full], found):
-            return None, ""
-        return found, how
-
-    def _is_unlike(self, at: int, other: int) -> bool:
-        each = self.a.entries[at], self.b.entries[other]
-        return any(one.has_no_value for one in each)
+        own = self.a.entries[self.a.record.names[full]]
+        is_unlike = found is None or own.has_no_value or self.b.entries[found].has_no_value
+        return (None, "") if is_unlike else (found, how)
 
     @staticmethod
     def _scope(scope: str, partners: Partners) -> tuple[str, str]:
@@ -166,9 +167,9 @@ class _Aligning:
                     self._add(at, other, how)
 
     def by_place(self) -> None:
-        # Match entries of equal shape that are computed in the same way from values that are already matched. Arguments
-        # and parameters are matched in order if both recordings have equally many of each shape. An entry with several
-        # possible partners stays unmatched.
+        # Match entries of equal shape that are computed in the same way from values that are already matched. An entry
+        # with several possible partners stays unmatched. Arguments and parameters come first: those of one shape are
+        # matched in order, if both recordings have equally many of this shape.
         for places in self._leaf_groups():
             for at, other in places:
                 self._add(at, other, BY_PLACE)
@@ -205,12 +206,11 @@ class _Aligning:
             if pair[0] not in self.found or pair[1] not in self.taken
         ]
         matches = sorted([*self.found.values(), *self.parts, *also], key=lambda match: (match.a, match.b))
-        without = [set(range(len(side.entries))) for side in (self.a, self.b)]
-        return Alignment(
-            matches,
-            sorted(without[0] - self._with_added(0, matches)),
-            sorted(without[1] - self._with_added(1, matches)),
+        only_a, only_b = (
+            sorted(set(range(len(side.entries))) - self._with_added(number, matches))
+            for number, side in enumerate((self.a, self.b))
         )
+        return Alignment(matches, only_a, only_b)
 
     @staticmethod
     def _with_added(number: int, matches: Sequence[Match]) -> set[int]:

@@ -30,7 +30,7 @@ Given = tuple[Set[int], Set[int]]
 
 
 class Comparison:
-    """Everything that is known about two recordings. Each pair is read once for its values and once for its gradients.
+    """Everything that is known about two recordings.
 
     Pairs are referred to by their index in ``pairs``. ``order`` lists arguments first, then parameters, then the rest.
     ``factor`` multiplies the gradients of the second recording, to undo a scaled loss. It is None if unknown, or if one
@@ -224,19 +224,19 @@ class Comparison:
 
     def uses(self, at: int) -> set[int]:
         """The nearest pairs whose gradients flow into a pair's gradient, in either recording."""
-        return self._in_a(at, self._used_in_a) | self._in_b(at, self._used_in_b)
+        return self._used_in_a(at) | self._used_in_b(at)
 
     def uses_in_first_only(self, at: int) -> set[int]:
         """The uses of a pair that exist only in the first recording, so that only there a gradient flows back from
         them.
         """
-        return self._in_a(at, self._used_in_a) - self._in_b(at, self._used_in_b)
+        return self._used_in_a(at) - self._used_in_b(at)
 
-    def _used_in_a(self, at: int) -> Iterable[int]:
-        return self.a.graph.consumers[at]
+    def _used_in_a(self, at: int) -> set[int]:
+        return self._in_a(at, self.a.graph.consumers.__getitem__)
 
-    def _used_in_b(self, at: int) -> Iterable[int]:
-        return self.b.graph.consumers[at]
+    def _used_in_b(self, at: int) -> set[int]:
+        return self._in_b(at, self.b.graph.consumers.__getitem__)
 
     def _in_a(self, at: int, step: Step) -> set[int]:
         found = _nearest(self.pairs[at].a, step, self.of_a)
@@ -272,7 +272,10 @@ class Comparison:
         return judged if judged.kind or not self.is_cast(at) else replace(judged, kind=DTYPE)
 
     def is_cast(self, at: int) -> bool:
-        """Does the second value have another dtype, although the inputs have equal dtypes?"""
+        """Does the second value have another dtype, although the inputs have equal dtypes?
+
+        No for arguments and parameters, and for a dtype that the value also has in a run of ``noise``.
+        """
         if not self._other_dtype(at) or self.is_leaf(at):
             return False
         a, b = self.entries(at)

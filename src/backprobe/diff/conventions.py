@@ -50,7 +50,8 @@ ROLES = {
 """The role of a parameter in its layer, by the last part of its name."""
 
 LAYER = re.compile(r"_(l\d+(_reverse)?)$")
-"""Suffix of a PyTorch recurrent parameter: the layer's number and the direction, if a module has several layers."""
+"""Suffix of a parameter of PyTorch's recurrent modules: the layer's number, and ``_reverse`` for the second direction.
+"""
 
 GATES = ("ifgo", "rzn", "zrn", "n")
 """Order of the gates in a packed parameter: of an LSTM, of a GRU (two orders), and of a plain recurrent cell."""

@@ -73,7 +73,7 @@ class Divergences:
             text.headline(row, judged, of),
             source,
             tuple(filter(None, seen)),
-            remedy=self._remedy(judged, direction),
+            remedy=text.CHECK if direction == "backward" and judged.kind == VALUE else "",
             other=row.b.name,
             direction=direction,
             error=error,
@@ -124,9 +124,6 @@ class Divergences:
             alone = [source for source in sorted(side.graph.sources(own)) if source not in matched]
             if alone:
                 yield text.extra([side.entries[source].name for source in alone], which)
-
-    def _remedy(self, judged: JudgedNumbers, direction: str) -> str:
-        return text.CHECK if direction == "backward" and judged.kind == VALUE else ""
 
 
 def findings_of(comparison: Comparison, blame: Blame) -> tuple[Divergence | None, Divergence | None, list[Divergence]]:

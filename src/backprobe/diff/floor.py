@@ -65,7 +65,7 @@ def eps_of(dtype: str | None) -> float:
 
 
 def dtype_of(eps: float) -> str:
-    """The dtype with this eps."""
+    """The first dtype in ``EPS`` with this eps; empty if there is none."""
     return next((name for name, own in EPS.items() if own == eps), "")
 
 
@@ -86,7 +86,7 @@ class Size:
 class Floor:
     """The largest error of an entry that still counts as equal, as root mean square and for a single element.
 
-    ``dtype`` is the dtype whose eps determined it; empty if it was measured.
+    ``dtype`` is the dtype whose eps determined it; empty if it was measured, or if no floating dtype is involved.
     """
 
     rms: float
@@ -132,7 +132,10 @@ def uses(own: Size, others: Sequence[Size]) -> Sequence[Size]:
 def coarsest(
     entries: Sequence[Entry], order: Iterable[int], sources: Callable[[int], Iterable[int]]
 ) -> Mapping[int, float]:
-    """Return for each entry the largest eps of its dtype and its inputs' dtypes. ``order`` must have inputs first."""
+    """Return for each entry the largest eps among its dtype and the dtypes of everything that it is computed from.
+
+    ``order`` must have inputs first.
+    """
     found: dict[int, float] = {}
     for at in order:
         own = 0.0 if entries[at].status is GradStatus.NOT_TENSOR else eps_of(entries[at].dtype)
@@ -146,6 +149,7 @@ class NoiseFloor:
 
     ``values`` and ``gradients`` have a floor for each entry, by printed name: for the root mean square and for the
     largest element. Each floor is a multiple of the largest error in ``runs`` runs. ``origin`` describes the runs.
+    ``seen`` has the dtypes in which each entry was measured.
     """
 
     values: Mapping[str, Measured]

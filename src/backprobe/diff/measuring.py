@@ -1,8 +1,8 @@
 """Distances between two arrays: norms, cosine, units in the last place, and the first difference.
 
-Both arrays are read once, in chunks that fit a cache, so that neither has to fit into memory. NaN and Inf at the same
-index of both arrays count as equal, and are left out of the norms. So are the large negative numbers of attention
-masks.
+Both arrays are read once, in chunks that fit a cache, so that neither has to fit into memory. NaN at the same index of
+both arrays counts as equal. It is left out of the norms, as are equal infinities, and the equal large negative numbers
+of attention masks.
 """
 
 from __future__ import annotations

@@ -34,27 +34,23 @@ class Orders:
 
     def both(self, match: Match, pair: Pair, *, is_parameter: bool, rows: tuple[Rows, Rows]) -> tuple[Rows, Rows]:
         """The two arrays as they are compared. Raises BadOption for a layout with the wrong number of axes."""
-        a, b = rows
-        readings = match.readings
-        if readings[0].of > 1:
-            a = _part(a, readings[0], is_turned=self._turned(pair)[0])
-        if readings[1].of > 1:
-            b = _part(b, readings[1], is_turned=self._turned(pair)[1])
-        return a, self.arrangement(match, pair, is_parameter=is_parameter, rows=(a, b)).apply(b)
+        a, b = (
+            _part(one, reading, is_turned=is_turned) if reading.of > 1 else one
+            for one, reading, is_turned in zip(rows, match.readings, self._turned(pair), strict=True)
+        )
+        return a, self._arrangement(match, pair, is_parameter=is_parameter, rows=(a, b)).apply(b)
 
-    def arrangement(self, match: Match, pair: Pair, *, is_parameter: bool, rows: tuple[Rows, Rows]) -> Arrangement:
-        """Return the arrangement of a pair.
-
-        It is chosen with the first of the pair's arrays, and kept for the others.
-        """
+    def _arrangement(self, match: Match, pair: Pair, *, is_parameter: bool, rows: tuple[Rows, Rows]) -> Arrangement:
+        # The arrangement of a pair. Without a layout, it is chosen with the first of the pair's arrays, and used again
+        # for the others if it fits their shapes.
         a, b = rows
         found = self.layouts.of(pair[0].name, pair[1].name, b.shape)
         if found is None and match in self.chosen:
             found = self.chosen[match]
             found = found if found.shape_of(b.shape) == a.shape else None
         if found is None:
-            found = self._chosen(self.fitting(match, pair, is_parameter=is_parameter, rows=rows), is_parameter, rows)
-            self.chosen[match] = found
+            each = self.fitting(match, pair, is_parameter=is_parameter, rows=rows)
+            found = self.chosen[match] = _closest(each[:1] if is_parameter else each, rows)
         return found
 
     def fitting(
@@ -70,7 +66,7 @@ class Orders:
         whole = tuple(is_turned and reading.of == 1 for is_turned, reading in zip(turned, match.readings, strict=True))
         found = of_weights(b, a, (whole[0], whole[1]))
         each = [*found[:1], *of_flattened(b, a, (whole[0], whole[1]), self.maps)]
-        return [min(each, key=lambda one: measure(rows[0], one.apply(rows[1])).relative)] if len(each) > 1 else found
+        return [_closest(each, rows)] if len(each) > 1 else found
 
     def _turned(self, pair: Pair) -> tuple[bool, bool]:
         # For each recording: is the parameter stored as (input, output)?
@@ -80,11 +76,12 @@ class Orders:
         )
         return a, b
 
-    @staticmethod
-    def _chosen(each: Sequence[Arrangement], is_parameter: bool, rows: tuple[Rows, Rows]) -> Arrangement:
-        if len(each) < 2 or is_parameter:
-            return each[0] if each else AS_IT_IS
-        return min(each, key=lambda one: measure(rows[0], one.apply(rows[1])).relative)
+
+def _closest(each: Sequence[Arrangement], rows: tuple[Rows, Rows]) -> Arrangement:
+    # The arrangement with which the numbers of both arrays differ least.
+    if len(each) < 2:
+        return each[0] if each else AS_IT_IS
+    return min(each, key=lambda one: measure(rows[0], one.apply(rows[1])).relative)
 
 
 def feature_maps(records: Sequence[Record], conventions: tuple[Convention, Convention] | None) -> set[Shape]:

@@ -25,14 +25,8 @@ def projections(
             for role in (WEIGHT, BIAS):
                 there = [one[role] for one in each if role in one and role in own]
                 if len(there) == len(names) and sum(map(parts.size, there)) == whole.size(own[role]):
-                    yield from _joined(
-                        [
-                            ((part, 0, 1), (own[role], number, 3), (), ())
-                            if is_swapped
-                            else ((own[role], number, 3), (part, 0, 1), (), ())
-                            for number, part in enumerate(there)
-                        ]
-                    )
+                    pairs = [((own[role], number, 3), (part, 0, 1)) for number, part in enumerate(there)]
+                    yield from _joined([(*(pair[::-1] if is_swapped else pair), (), ()) for pair in pairs])
 
 
 Slots = dict[tuple[str, str], tuple[int, int, int]]

@@ -13,7 +13,7 @@ VALUE, SHAPE, DTYPE, STATUS = "value", "shape", "dtype", "status"
 """The kinds of difference of a pair."""
 
 NO_NUMBER = "not a number"
-"""Reasons why there was nothing to compare, without any error: a string, or a module that neither program called."""
+"""The reason if there was nothing to compare, without any error: a string, or a module that neither program called."""
 
 ONE_SIDED = "differentiated in one recording alone"
 """The reason why gradients of an argument were not compared."""

@@ -14,11 +14,11 @@ from backprobe.diff.side import Side
 
 
 class Partners:
-    """Pairs the modules of two recordings. ``of`` maps the path of a module in the first recording to its partner's
-    path.
+    """Pairs the modules of two recordings. Each module has at most one partner.
 
-    It also has a code that says how the partner was found. ``known`` are matches of parameters by name or by a rename.
-    Each module has at most one partner.
+    ``of`` maps the path of a module in the first recording to the path of its partner, and to how the partner was
+    found. ``matches`` are new matches of parameters. ``known`` are matches by name or by a rename, from which the
+    pairing starts.
     """
 
     def __init__(self, a: Side, b: Side, known: Iterable[Match]) -> None:
@@ -28,8 +28,7 @@ class Partners:
         self.matches: list[Match] = []
         self.matched: tuple[set[int], set[int]] = (set(), set())
         for match in known:
-            for places, at in zip(self.matched, (match.a, match.b), strict=True):
-                places.add(at)
+            self._note(match)
             if match.a in self.a.place and match.b in self.b.place:
                 self._pair(self.a.place[match.a][0], self.b.place[match.b][0], BY_PATH)
         self._pair((), (), BY_PATH)
@@ -130,8 +129,12 @@ class Partners:
         new = [one for one in found if one.a not in self.matched[0] and one.b not in self.matched[1]]
         for match in new:
             self.matches.append(match)
-            for places, at in zip(self.matched, (match.a, match.b), strict=True):
-                places.add(at)
+            self._note(match)
+
+    def _note(self, match: Match) -> None:
+        # Note that both entries of a match have a partner.
+        for places, at in zip(self.matched, (match.a, match.b), strict=True):
+            places.add(at)
 
     def _leaves(self, path: Path, other: Path, how: str) -> None:
         # Match the parameters of two partner modules: by name, by role, and the rest by place.

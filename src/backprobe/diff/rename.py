@@ -125,7 +125,7 @@ def renamed(
     """Return the new name of each renamed name, and the renames that were applied.
 
     If several renames match a name, they are applied one after another, the more specific first. If the result is not
-    in ``others``, the most specific single rename whose result is in ``others`` is used instead.
+    in ``others``, fewer of them are tried, until a result is. If none is, the most specific rename is applied alone.
     """
     found: dict[str, tuple[str, Sequence[Rename]]] = {}
     order = sorted(renames, key=lambda one: one.specific, reverse=True)

@@ -62,7 +62,7 @@ class DiffReport(Report):
     ``findings`` has all of these.
 
     ``rows`` are all compared pairs; ``only_a`` and ``only_b`` are printed names of entries without a partner.
-    ``complete`` is True if every entry has a partner and was compared.
+    ``complete`` is True if every entry has a partner, and the values and gradients of all pairs were compared.
     """
 
     first: Divergence | None = None

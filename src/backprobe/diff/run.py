@@ -215,7 +215,7 @@ def _statuses(comparison: Comparison) -> list[str]:
 
 
 def _uncompared(comparison: Comparison) -> Iterator[str]:
-    # Notes on pairs with numbers that could not be read.
+    # Notes on pairs whose values were not compared, one for each reason.
     reasons: dict[str, list[str]] = {}
     for row in comparison.rows:
         if row.value.why not in ("", NO_NUMBER):

@@ -27,7 +27,7 @@ ALIKE = 1e-3
 @dataclass(frozen=True)
 class Settled:
     """What the numbers decided. ``arrangements`` has pairs of weights, each with the arrangement that fits. ``unlike``
-    has pairs that are different values although their names match. Each pair is given by its two full names.
+    has pairs that are different values although their names match. Each pair is given by its two printed names.
     """
 
     arrangements: Sequence[tuple[Names, Arrangement]] = ()
@@ -46,16 +46,15 @@ def settled(comparison: Comparison) -> Settled:
 
 
 def names_of(comparison: Comparison, match: Match) -> Names:
-    """The two names of a pair."""
+    """The two printed names of a pair."""
     return comparison.a.entries[match.a].name, comparison.b.entries[match.b].name
 
 
 def _arrangements(comparison: Comparison) -> Iterator[tuple[Names, Arrangement]]:
     # Yield other arrangements in which a weight agrees, if everything computed from the weight agrees too.
     for at, row in enumerate(comparison.rows):
-        if row.value.kind == VALUE and row.value.floor is not None and _is_used_right(comparison, at):
-            read = comparison.read(at, comparison.held(at, "forward"))
-            for one in _others(comparison, row, read):
+        if row.value.kind == VALUE and _is_used_right(comparison, at):
+            for one in _others(comparison, row, comparison.read(at, comparison.held(at, "forward"))):
                 yield names_of(comparison, row.match), one
 
 
@@ -75,7 +74,8 @@ def _others(comparison: Comparison, row: Row, read: tuple[Rows, Rows] | None) ->
 
 
 def _unlike(comparison: Comparison) -> Sequence[int]:
-    # Return pairs of return values that differ far more than everything computed from them, the last first.
+    # Return pairs of return values that differ far more than everything computed from them. Pairs that were found
+    # before are skipped in what is computed from a value, so the last values come first.
     found: set[int] = set()
     rows = comparison.rows
     for at in reversed(comparison.order):

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from backprobe.diff.pairs import DTYPE, SHAPE, STATUS, JudgedNumbers, Row
 from backprobe.markup import Html, table
 from backprobe.markup import row as html_row
 from backprobe.record.entries import GradStatus
-from backprobe.show.columns import GAP, elided, in_columns
+from backprobe.show import number_table
 from backprobe.show.text import printable
 
 TITLES = ("name", "value", "× floor", "gradient", "× floor")
 MARK = "!"
-LEAST = 12  # the smallest width of a name, in characters
 
 
 def cells(row: Row) -> tuple[str, str, str, str, str]:
@@ -37,24 +35,12 @@ def _cells(judged: JudgedNumbers, row: Row) -> tuple[str, str]:
 
 
 def text_table(rows: Sequence[Row | int], width: int) -> list[str]:
-    """Return the table as lines of at most ``width`` columns.
+    """Return the lines of the table, fitted to the width.
 
     A number among the rows is the number of rows omitted at this place.
     """
-    if not rows:
-        return []
-    shown: list[Any] = [cells(row) if isinstance(row, Row) else row for row in rows]
-    full = [one for one in shown if not isinstance(one, int)]
-    others = [max(len(line[at]) for line in (TITLES, *full)) for at in range(1, 5)]
-    room = max(width - sum(others) - GAP * len(others), LEAST)
-    names = elided([one[0] for one in full], room)
-    first = max(map(len, (TITLES[0], *names)))
-    written = iter(names)
-    lines = [in_columns(TITLES, first, others).rstrip()]
-    for one in shown:
-        cut = isinstance(one, int)
-        lines.append(f"… {one:,} more" if cut else in_columns((next(written), *one[1:]), first, others).rstrip())
-    return lines
+    shown = [cells(row) if isinstance(row, Row) else row for row in rows]
+    return number_table.text_table(TITLES, shown, width) if rows else []
 
 
 def html_table(rows: Sequence[Row | int]) -> Html:
@@ -62,7 +48,7 @@ def html_table(rows: Sequence[Row | int]) -> Html:
     return table(
         TITLES,
         [
-            html_row(f"… {row:,} more")
+            html_row(number_table.more(row))
             if isinstance(row, int)
             else html_row(*cells(row), class_="missing" if row.value.kind or row.gradient.kind else "")
             for row in rows

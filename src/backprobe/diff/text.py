@@ -113,17 +113,14 @@ def numbers(measure: Measure, seen: Likeness, dtype: str) -> list[str]:
     if seen.beyond and measure.size > 1:
         where = f", the first at {place(seen.first)}" if seen.first is not None else ""
         found.append(
-            f"{seen.beyond:,} of {plural(measure.size, 'element')} {_are(seen.beyond)} beyond the floor{where}"
+            f"{seen.beyond:,} of {plural(measure.size, 'element')} {'is' if seen.beyond == 1 else 'are'} beyond the "
+            f"floor{where}"
         )
     scores = [] if measure.cosine is None or measure.size == 1 else [f"cosine {_cosine(measure.cosine)}"]
     if measure.ulps:
         more = " or more" * (measure.ulps == MANY.get(dtype))
         scores.append(f"up to {measure.ulps:,}{more} ulps of {dtype}")
     return [*found, *([", ".join(scores)] if scores else [])]
-
-
-def _are(count: int) -> str:
-    return "is" if count == 1 else "are"
 
 
 def _cosine(cosine: float) -> str:

@@ -125,10 +125,9 @@ def compare(a: RunReader, b: RunReader, pairs: Sequence[Pair], noise: Sequence[R
         errors, steps = _errors(first, second), first.shared(second)
         for nth, pair in enumerate(some):
             own = {field: numbers[nth] for field, numbers in errors.items()}
-            found.append(
-                _compared(pair, steps, own, {field: of[nth] for field, of in floors.items()}, first, second, nth)
-            )
-            found[-1] = replace(found[-1], times=float(times[nth]))
+            floor = {field: of[nth] for field, of in floors.items()}
+            row = _compared(pair, steps, own, floor, first, second, nth)
+            found.append(replace(row, times=float(times[nth])))
     return found
 
 

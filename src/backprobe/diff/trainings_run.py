@@ -47,18 +47,15 @@ def is_run(given: Any) -> bool:
     return isinstance(given, str | os.PathLike) and any(Path(given).glob(FILE.format("*")))
 
 
-def _is_missing(given: Any) -> bool:
-    return isinstance(given, str | os.PathLike) and not os.path.exists(given)
-
-
 def diff_runs(a: Any, b: Any, rename: Any, layout: Any, noise: Any, convention: Any = None) -> RunDiffReport:
     """Compare two runs. Raises BadOption, BadName, BadRun and NothingMatched."""
     for which, one in (("first", a), ("second", b)):
         if not is_run(one):
+            is_missing = isinstance(one, str | os.PathLike) and not os.path.exists(one)
             raise BadOption(
                 "a run is compared with a run",
                 asked="bp.diff(a, b)",
-                found=f"the {which} is {written(one)}" + ", which does not exist" * _is_missing(one),
+                found=f"the {which} is {written(one)}" + ", which does not exist" * is_missing,
                 next="bp.diff('runs/a', 'runs/b'), or two recordings",
             )
     for option, value in (("layout", layout), ("convention", convention)):

@@ -76,7 +76,8 @@ class NameVersions:
     def is_unlike(self, full: str, other: str, found: Mapping[int, Match]) -> bool:
         """Do two bindings of a name that is bound several times have neither operation nor inputs in common?
 
-        Always False for two frameworks, because they may name one operation differently.
+        Also True if only one of them is an argument or parameter. Always False for two frameworks, because they may
+        name one operation differently.
         """
         at, place = self.bound[0].names[full], self.bound[1].names[other]
         is_one = len(self.bound[0].groups[group_of(full)]) < 2

@@ -20,8 +20,8 @@ MOST = 4  # number of names in a note
 class Isolation:
     """The values and gradients of the first recording that replace those of the second, for each pair that differs.
 
-    Pairs that agree are not replaced. Arguments and parameters, from which the program starts, and its output are not
-    replaced either.
+    Pairs that agree are not replaced. Neither are arguments and parameters, from which the program starts, its outputs,
+    entries that are computed several times at once, and pairs of an entry that has another partner already.
     """
 
     def __init__(self, comparison: Comparison) -> None:

@@ -268,7 +268,7 @@ def _first_of(rows: list[CircuitRow], what: str) -> list[CircuitRow]:
 
 
 def _range(first: str, last: str) -> str:
-    """Return two texts of the same kind as a range, with their common beginning written once.
+    """Return two texts of the same kind as a range, with their common beginning written once; equal texts as one.
 
     >>> _range("16×16 rms 0.1", "16×16 rms 0.2"), _range("1", "1")
     ('16×16 rms 0.1 … 0.2', '1')

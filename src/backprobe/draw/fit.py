@@ -46,7 +46,7 @@ class Drawn:
 def drawn(captions: Captions, view: View, direction: str | None) -> Drawn:
     """Lay out the drawing of these captions. Without a given depth, boxes are opened as far as a page allows.
 
-    Raises BadOption if there are too many nodes.
+    Raises BadOption if there are too many nodes or edges.
     """
     draft = Draft(captions, view) if view.depth is not None else _chosen(captions, view, direction)
     nodes, edges = _nodes(draft), len(draft.grouping.flows)

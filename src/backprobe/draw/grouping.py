@@ -74,7 +74,7 @@ class Grouping:
 
     @cached_property
     def drawn(self) -> list[int]:
-        """The values that are drawn: those that a gradient flows through, and those that are read."""
+        """The values that are drawn: tensors that may get a gradient or have an edge, and numbers that are read."""
         linked = {end for flow in self.all_flows for end in (flow.source, flow.target)}
         read = {flow.source for flow in self.all_flows}
         return [at for at, entry in enumerate(self.entries) if _is_drawn(entry, at in read, at in linked)]

@@ -23,7 +23,7 @@ def pickled(work: Any, parts: dict[str, Any], asked: str) -> bytes:
     """The work as bytes. ``parts`` are its parts by name, for messages. Raises BadOption and NotInstalled."""
     cloudpickle = installed("cloudpickle", asked="executor=")
     try:
-        data = dumped(cloudpickle, work)
+        return dumped(cloudpickle, work)
     except Exception as error:
         path, culprit, line = _culprit(cloudpickle, parts)
         raise BadOption(
@@ -33,7 +33,6 @@ def pickled(work: Any, parts: dict[str, Any], asked: str) -> bytes:
             why=f"{type(error).__name__}: {error}",
             next=f"{path} made where it is used" + (f", in place of {line}" if line else "") + "; or without executor=",
         ) from error
-    return data
 
 
 def dumped(cloudpickle: Any, work: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""The random state that a program's results depend on, captured when the work was created."""
+"""The call of a verb, and the random states on which its results depend, as workers receive them."""
 
 from __future__ import annotations
 
@@ -24,3 +24,19 @@ class GlobalState:
         """Set the random states, so that this process then draws the same numbers."""
         for (_, write), state in zip(backend.state(None).random_states(), self.states, strict=True):
             write(state)
+
+
+@dataclass(frozen=True)
+class SentCall:
+    """A verb that is waiting for its call, the arguments of the call, and the random states, as sent to a worker."""
+
+    asked: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    state: GlobalState
+
+    def backend(self) -> Any:
+        """The backend of the target. The random states are set, so that this process draws the same numbers."""
+        backend = self.asked._backend_of(self.args, self.kwargs)
+        self.state.restore(backend)
+        return backend

@@ -1,7 +1,7 @@
 """Experiments on missing gradients: the program runs again with changed values and bridged cuts.
 
-They only add to what is known: if an experiment is impossible or shows nothing, nothing is reported. docs/explain.md
-explains the results.
+They only add to what is known: if an experiment is impossible or shows nothing, nothing is reported, and if it fails
+with an error, a note says so. docs/explain.md explains the results.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from backprobe.explain.useless import with_zero_everywhere
 from backprobe.findings.report import Finding, Report
 from backprobe.record.entries import GradStatus, Record
 from backprobe.record.quoted_errors import first_line
+from backprobe.record.source import place_of
 
 MOST_LINES = 4
-"""The number of findings, from the top of a report, for which experiments are made."""
+"""The most findings, from the top of a report, for which cuts are bridged."""
 
 NOT_TRIED = "what was found was not tried: the experiment ended with {why}"
 
@@ -45,18 +46,16 @@ def experimented(record: Record, report: Report, asked: int | None, runs: Runs) 
     flat = everywhere.findings()
     if asked is not None and findings:  # these findings already show where the gradient becomes 0
         return replace(report, findings=tuple(with_tried(one, *(flat[0].tried if flat else ())) for one in findings))
-    said = {_line(one): one for one in flat}
-    known = {_line(one) for one in findings}
-    new = [one for one in flat if _line(one) not in known]
-    findings = [with_tried(one, *said[_line(one)].tried) if _line(one) in said else one for one in findings]
+    said = {place_of(one.source): one for one in flat}
+    known = {place_of(one.source) for one in findings}
+    new = [one for one in flat if place_of(one.source) not in known]
+    findings = [
+        with_tried(one, *said[place_of(one.source)].tried) if place_of(one.source) in said else one for one in findings
+    ]
     # findings on the loss come before findings on single gradients
     of_loss = [*takewhile(lambda one: not (one.name or one.lost), findings)]
     findings = [*of_loss, *new, *findings[len(of_loss) :]]
     return with_zero_everywhere(replace(report, findings=tuple(findings)), record, everywhere.found if new else ())
-
-
-def _line(one: Finding) -> tuple[str, int] | None:
-    return None if one.source is None else (one.source.file, one.source.line)
 
 
 def not_tried(report: Report, error: BaseException) -> Report:
@@ -96,7 +95,7 @@ def _found(flow: Dataflow, findings: list[Finding], runs: Runs, lost: set[int]) 
     for one in findings:
         at = first.get(one.chain[0] if one.chain else one.name)
         moved = Moved(runs, names[at]).findings() if at is not None and not one.tried else []
-        if same := [each for each in moved if each.source is not None and is_said(each.source, [one])]:
+        if same := [each for each in moved if is_said(each.source, [one])]:
             made.append(with_tried(one, *same[0].tried))
             continue
         placed = [replace(each, consequence=one.consequence) for each in moved if each.source is not None]

@@ -14,6 +14,7 @@ from backprobe.explain.cut_findings import line_of_cut
 from backprobe.explain.text import say
 from backprobe.findings.phrasing import listed, plural, quoted, short
 from backprobe.record.entries import GradStatus, Record
+from backprobe.record.graph import reached
 from backprobe.tracing.bridging import NamedBridges
 
 MOST_TRIES = 4
@@ -37,9 +38,7 @@ class Bridged:
         """
         lost = self.flow.before([cut.mention.source for cut in own]) & lost
         if arrived := self.arrived(own, lost):
-            if still := self._still(own):
-                return [still]
-            return [self.said(arrived)]
+            return [self._still(own) or self.said(arrived)]
         after = {each for cut in own for each in self.flow.after(cut.target)}
         behind = [cut for cut in cuts if cut.mention.source in after and cut not in own]
         lines = [line for cut in behind if (line := line_of_cut(self.flow, cut)) is not None]
@@ -125,15 +124,9 @@ class Bridged:
 
     def _without_gradients(self, at: int) -> Iterator[tuple[int, int]]:
         # Yield values that were computed from a value while gradients were disabled, each with its direct input.
-        pending, seen = [at], {at}
-        while pending:
-            source = pending.pop()
-            for target in self.flow.consumers[source]:
-                if self.flow.entries[source].status is self.flow.entries[target].status is GradStatus.NO_GRAD:
-                    yield source, target
-                    if target not in seen:
-                        seen.add(target)
-                        pending.append(target)
+        off = {each for each, entry in enumerate(self.flow.entries) if entry.status is GradStatus.NO_GRAD}
+        for source in sorted(reached({at} & off, lambda each: off.intersection(self.flow.consumers[each]))):
+            yield from ((source, target) for target in self.flow.consumers[source] if target in off)
 
     def _gradients(self, positions: Collection[int]) -> str:
         names = [self.flow.entries[at].name for at in sorted(positions)]

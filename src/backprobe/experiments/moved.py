@@ -18,7 +18,7 @@ from backprobe.explain.text import say
 from backprobe.findings.report import Finding
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.names import strip
-from backprobe.record.source import Source
+from backprobe.record.source import Source, place_of
 from backprobe.tracing.bridging import NamedBridges
 
 
@@ -42,7 +42,7 @@ class Moved:
         found: dict[object, Finding] = {}
         for cut, one in zip(cuts, cut_findings(self.flow, self.at, cuts), strict=True):
             line = line_of_cut(self.flow, cut)
-            place = line if line is None else (line.file, line.line)
+            place = place_of(line)
             own = [each for each in cuts if line_of_cut(self.flow, each) == line]
             if place not in found and (tried := bridged.tried(own, cuts, {self.at})):
                 found[place] = with_tried(one, *tried)
@@ -91,8 +91,8 @@ class Moved:
     def _finding(self, source: int, target: int) -> Finding:
         value, entry = self.flow.entries[source], self.flow.entries[target]
         chain = (self.flow.entries[self.at].name, *([value.name] if source != self.at else ()), entry.name)
-        line = self._given_in(source, target)
         is_mentioned = any(mention.source == source for mention in self.flow.mentions[target])
+        line = None if is_mentioned else self._given_in(source, target)
         facts = [say("used_last", value=repr(value.name), text=f"`{line.text.strip()}`")] if line else ()
         one = about(
             self.flow,
@@ -106,9 +106,7 @@ class Moved:
         return with_tried(one, say("moved", value=repr(value.name), target=repr(entry.name)))
 
     def _given_in(self, source: int, target: int) -> Source | None:
-        # The last line that read the source; None if the line of the target mentions the source itself.
-        if any(mention.source == source for mention in self.flow.mentions[target]):
-            return None
+        # The last line between the two that read the source; None if there is none.
         name, entries = self.flow.entries[source].name, self.flow.entries[source + 1 : target]
         given = [one for one in entries if any(read.name == name for read in one.reads)]
         return given[-1].source if given else None

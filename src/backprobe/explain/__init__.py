@@ -57,8 +57,8 @@ def explain(
     why the other outputs do not reach it.
 
     Given a recording made with ``nonfinite=True``, and no name, the report says where NaN and Inf began. First come the
-    places where they were *born* (the inputs, or the incoming gradient, were finite, but the result is not) and those
-    where they *came in*. Then come the places where they were *healed*, as by a ``where``, and the values that they
+    places where they were *born* (an operation made NaN or Inf from finite numbers, or NaN from Inf) and those where
+    they *came in*. Then come the places where they were *healed*, as by a ``where``, and the values that they
     *propagated* to.
 
     >>> def g(x):
@@ -68,10 +68,10 @@ def explain(
     >>> report.findings[0].kind, report.findings[0].name, report.findings[0].headline
     ('born', 'y', "Inf is born at 'y': log(0)")
 
-    If a function or model was recorded in this process, and no name is given, the program runs once or twice more, to
-    look for gradients that exist but are useless (docs/useless.md). Random numbers, buffers, gradients and the rest of
-    its state are restored. Such a run ends at its first side effect, such as opening a file for writing, and a note
-    says so.
+    A function or model that was recorded in this process may run again. If no name is given, it runs once or twice to
+    look for gradients that exist but are useless (docs/useless.md); a run that looks for these ends at its first side
+    effect, such as opening a file for writing, and a note says so. Further runs test the causes of missing and zero
+    gradients, and try remedies. Random numbers, buffers, gradients and the rest of the program's state are restored.
 
     Parameters:
         experiments: False keeps the program from running again.

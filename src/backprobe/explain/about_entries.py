@@ -13,9 +13,17 @@ from backprobe.findings.phrasing import listed, uncommented
 from backprobe.findings.report import Finding, grouped
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.names import strip
-from backprobe.record.source import Source
+from backprobe.record.source import Source, place_of
 
 COUNT = re.compile(r"#\d+")
+BY_REASON = {
+    "reentrant_checkpoint": "checkpoint",
+    "nothing_given": "nothing_given",
+    "block_not_differentiated": "backward_not_run.block",
+    "block_raised": "backward_not_run.raised",
+    "named_late": "backward_not_run.late",
+}
+"""For some reasons of a missing gradient, the code of the cause. For all others the status decides."""
 
 
 def about(
@@ -53,11 +61,7 @@ def by_status(flow: Dataflow, entry: Entry) -> Finding:
     )  # entries with these reasons are opaque, but not overwritten
     is_overwritten = entry.status is GradStatus.OPAQUE and line is not None and not is_apart
     code = "not_float" if is_of_whole_numbers(entry) else "overwritten" if is_overwritten else str(entry.status)
-    code = "checkpoint" if entry.is_because("reentrant_checkpoint") else code
-    code = "nothing_given" if entry.is_because("nothing_given") else code
-    code = "backward_not_run.block" if entry.is_because("block_not_differentiated") else code
-    code = "backward_not_run.raised" if entry.is_because("block_raised") else code
-    code = "backward_not_run.late" if entry.is_because("named_late") else code
+    code = code if entry.why is None else BY_REASON.get(entry.why.code, code)
     code = "backward_not_run.model" if entry.is_because("backward_not_called") and entry.source is None else code
     facts = [entry.reason] if code in ("overwritten", "checkpoint") else []
     instead = "" if entry.why is None else entry.why.fields.get("next", "")
@@ -79,20 +83,22 @@ def with_fact(found: Finding, fact: str) -> Finding:
 
 
 def merged(findings: Sequence[Finding]) -> list[Finding]:
-    """Merge findings that say the same about one line, such as those of each iteration of a loop."""
+    """Merge findings of one kind that say the same about one line, as those of each iteration of a loop do.
+
+    Counts in names, such as ``#1``, do not matter.
+    """
 
     def said(found: Finding) -> object:
         line = found.source
         fields = tuple(COUNT.sub("", text) for text in found.fields.values())
         is_of_name = line is None or repr(found.name) in found.fields.values()
-        place = None if line is None else (line.file, line.line)
-        return found.kind, place, strip(found.name) if is_of_name else fields
+        return found.kind, place_of(line), strip(found.name) if is_of_name else fields
 
     return [as_one(group) for group in grouped(findings, said)]
 
 
 def as_one(findings: Sequence[Finding]) -> Finding:
-    """The first of several findings, with a fact that lists the names of the others."""
+    """The first of several findings, with a fact that lists the names of the others if they differ from its own."""
     first, *others = findings
     names = list(dict.fromkeys(other.name for other in others if other.name != first.name))
     return with_fact(first, say("same_of", names=listed(names))) if names else first
@@ -100,12 +106,11 @@ def as_one(findings: Sequence[Finding]) -> Finding:
 
 def is_said(line: Source | None, findings: Sequence[Finding]) -> bool:
     """Does one of these findings point to the line?"""
-    said = {(one.source.file, one.source.line) for one in findings if one.source is not None}
-    return line is not None and (line.file, line.line) in said
+    return line is not None and place_of(line) in {place_of(one.source) for one in findings}
 
 
 def mode_of(entry: Entry) -> str:
-    """The words for the mode that disabled gradients for an entry, from the reason that the backend reported."""
+    """The words for the mode that disabled gradients for an entry, if the backend reported one; else general words."""
     mode = "" if entry.why is None else entry.why.fields.get("mode", "")
     if mode == "torch.no_grad()":
         return f"under {mode} or set_grad_enabled(False)"  # PyTorch does not distinguish the two
@@ -125,7 +130,10 @@ def is_none(entry: Entry) -> bool:
 
 
 def is_of_whole_numbers(entry: Entry) -> bool:
-    """Is the entry's dtype one without derivatives, such as an integer? This also covers entries of unknown status."""
+    """Is the entry's dtype one without derivatives, such as an integer?
+
+    This also covers entries with the status OPAQUE, if their dtype is known.
+    """
     is_floating = entry.dtype is None or entry.dtype.startswith(("float", "bfloat", "complex"))
     return entry.status is GradStatus.NOT_FLOAT or (entry.status is GradStatus.OPAQUE and not is_floating)
 
@@ -156,5 +164,5 @@ def scopes_of(flow: Dataflow, at: int) -> set[str]:
 
 
 def is_returned(flow: Dataflow, at: int) -> bool:
-    """Is the entry the return value of a module?"""
+    """Is the entry a module's return value that no line of the program binds?"""
     return flow.entries[at].source is None and any(name.endswith(":return") for name in names_of(flow, at))

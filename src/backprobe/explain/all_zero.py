@@ -51,7 +51,8 @@ def with_zeros(flow: Dataflow, report: Report, arrays: Arrays) -> Report:
 
 def _finding(flow: Dataflow, note: Note, arrays: Arrays) -> Finding:
     # Make the finding that all gradients are 0. It is placed at the last value that has a nonzero gradient although the
-    # gradient of one of its inputs is 0; without such a value, at the output.
+    # gradient of one of its inputs is 0; without such a value, at the last output. If that has no line, the finding is
+    # placed at the line of the note.
     record = flow.record
     facts = [say("zero_for", names=note.fields["names"])]
     begin = next(_begins(flow, arrays), None)
@@ -60,32 +61,21 @@ def _finding(flow: Dataflow, note: Note, arrays: Arrays) -> Finding:
             say("became_zero", target=repr(flow.entries[begin[0]].name), value=repr(flow.entries[begin[1]].name))
         )
     at = next((flow.entries[each] for each in (*(begin or ())[:1], *reversed(record.outputs))), None)
-    gradients = note.fields["gradients"]
-    if at is None or at.source is None:
-        return finding(
-            CODE,
-            "",
-            line_in(note.fields),
-            record.framework,
-            facts=facts,
-            gradients=gradients,
-            look=look_at(flow, None),
-            known=KNOWN,
-        )
+    source = None if at is None else at.source
     return finding(
         CODE,
-        at.name,
-        at.source,
+        "" if at is None or source is None else at.name,
+        source or line_in(note.fields),
         record.framework,
         facts=facts,
-        gradients=gradients,
-        look=look_at(flow, at.source),
+        gradients=note.fields["gradients"],
+        look=look_at(flow, source),
         known=KNOWN,
     )
 
 
 def _begins(flow: Dataflow, arrays: Arrays) -> Iterator[tuple[int, int]]:
-    # Yield pairs of a value with a nonzero gradient and one of its inputs with a zero gradient, the last pairs first.
+    # Yield pairs of a value with a nonzero gradient and one of its inputs with a zero gradient, the last values first.
     entries = flow.entries
     zero = [entry.status is GradStatus.OK and is_zero(arrays, entry.held_grad) for entry in entries]
     for at in reversed(range(len(entries))):
@@ -104,6 +94,6 @@ def gradients_of(names: Sequence[str], count: int = 0) -> str:
 
 
 def is_zero(arrays: Arrays, gradient: object) -> bool:
-    """Is the gradient 0 everywhere?"""
+    """Is the gradient known to be 0 everywhere? The answer is no for an empty one."""
     known = arrays.summary(gradient) if arrays.is_tensor(gradient) else None
     return known is not None and not known.nonfinite and known.size > 0 and known.largest == 0

@@ -1,8 +1,8 @@
 """The census: parameters of optimizers and models that received no gradient, each with the reason.
 
-Three facts determine the reason: whether the module ran, whether it used another tensor instead, and whether the result
-was differentiated. The only kinds of causes are therefore ``not_executed``, ``replaced``, ``dropped``, ``unused``,
-``unknown``, and lines that cut.
+Where no line is found that cuts, three facts determine the reason: whether the module ran, whether it used another
+tensor instead, and whether the result was differentiated. The census also reports parameters whose gradients were
+cleared before the step, and parameters that no optimizer holds.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from backprobe.backends.dialects import dialect_of
-from backprobe.cuts.lines import line_of
 from backprobe.cuts.missing_edges import Dataflow
 from backprobe.cuts.unrecorded import hidden_beside, hidden_cuts
 from backprobe.explain.about_entries import about, by_status
@@ -20,6 +19,7 @@ from backprobe.explain.missing import taken_away
 from backprobe.explain.module_calls import of_call, said
 from backprobe.explain.text import finding, say
 from backprobe.explain.twins import of_twins
+from backprobe.explain.without_history import hidden_finding
 from backprobe.findings.known import Known
 from backprobe.findings.phrasing import listed, location, plural
 from backprobe.findings.report import Finding, grouped
@@ -32,7 +32,7 @@ MOST = 12  # the largest number of parameters that a finding lists
 
 
 def heading(training: Training) -> str:
-    """Say how many parameters got a gradient."""
+    """Say that all parameters got a gradient, or how many did not."""
     parameters, lost = plural(training.count, "parameter"), len(training.untrained) or len(training.cleared)
     trained = "trained_one" if training.count == 1 else "trained"
     if not training.count:
@@ -43,7 +43,7 @@ def heading(training: Training) -> str:
 
 
 def trained_leaves(flow: Dataflow) -> set[int]:
-    """The leaf entries that need no explanation: they got their gradient, or are not trained."""
+    """The entries that the report on values leaves out: they need no gradient, or the census explains them."""
     states = {at for at, entry in enumerate(flow.entries) if entry.is_because("state_no_path")}
     training = flow.record.training
     if training is None:
@@ -67,7 +67,7 @@ def _given(flow: Dataflow) -> set[int]:
 
 
 def with_parameters(flow: Dataflow, findings: Sequence[Finding]) -> list[Finding]:
-    """Join the findings about values and those about parameters, to one finding for each line."""
+    """Join the findings about values and those about parameters, to one finding for each kind and line."""
     training, framework = flow.record.training, flow.record.framework
     if training is None:
         return [*findings]
@@ -101,8 +101,8 @@ def _place(found: Finding) -> object:
 
 
 def _merged(found: Finding, of_parameters: Finding | None) -> Finding:
-    # Add parameters to a finding about a value, if they lack their gradient for the same reason. Its last fact says
-    # which optimizer holds them.
+    # Add parameters to a finding about a value, if they lack their gradient for the same reason, with the last fact
+    # about them: which optimizer holds them, if one does.
     if of_parameters is None:
         return found
     held = [fact for fact in of_parameters.facts[-1:] if fact not in found.facts]
@@ -125,8 +125,8 @@ def _is_entry_alone(one: Untrained) -> bool:
 
 def _causes(flow: Dataflow, one: Untrained, are_several: bool) -> Iterator[Finding]:
     # Yield the causes that keep the gradient from one parameter: cuts on the paths back to it, or else the causes that
-    # the facts about its module show. A parameter with an entry of its own is explained together with the other
-    # entries.
+    # the facts about its module show. A parameter of which only its own entry is known is explained together with the
+    # other entries.
     if one.own is not None and flow.entries[one.own].status is GradStatus.OK:
         return  # the parameter has a gradient, though of another output
     yield from dropped_results(flow, one)
@@ -203,19 +203,9 @@ def _of_variable(flow: Dataflow, name: str) -> Iterator[Finding]:
     # function.
     for at in sorted(flow.to_outputs):
         entry = flow.entries[at]
-        for text, use, place in (*hidden_cuts(entry), *hidden_beside(entry)):
-            if text == name:
-                yield about(
-                    flow,
-                    use.kind,
-                    entry,
-                    line_of(place, use.text),
-                    facts=[say("hidden_of", value=repr(name))],
-                    value=f"`{text}`",
-                    plain=text,
-                    text=f"`{use.text}`",
-                    converted=f"`{text}`",
-                )
+        for hidden in (*hidden_cuts(entry), *hidden_beside(entry)):
+            if hidden.text == name:
+                yield hidden_finding(flow, at, hidden, say("hidden_of", value=repr(name)))
 
 
 def _of_carrier(flow: Dataflow, at: int) -> Iterator[Finding]:
@@ -277,7 +267,10 @@ def _unregistered(found: Sequence[Unregistered], framework: str) -> Iterator[Fin
 
 
 def constants(training: Training | None) -> list[str]:
-    """Return a note on tensors that models use, but that are neither parameters nor trained. This may be intended."""
+    """Return a note on tensors that models use, but that are neither parameters nor trained, if there are any.
+
+    This may be intended.
+    """
     found = () if training is None else training.unregistered
     kinds = {Stray.BUFFER: "a buffer", Stray.CONSTANT: "a plain tensor"}
     names = [f"{one.name!r} ({kinds[Stray(one.kind)]})" for one in found if one.kind in tuple(kinds)]

@@ -20,7 +20,7 @@ from backprobe.cuts.handed_on import handed_to
 from backprobe.cuts.mentions import CHECKPOINT, DIFFERENTIATED, Mention
 from backprobe.cuts.missing_edges import HISTORY, Cut, Dataflow
 from backprobe.cuts.operation_names import MODULES, POSITIONS, WHOLE_SAMPLES
-from backprobe.cuts.parsed import has_part, parsed
+from backprobe.cuts.parsed import has_part, parsed_expression
 from backprobe.explain.about_entries import about, as_code, is_none, is_of_whole_numbers, line_in, own_name
 from backprobe.explain.text import instead_of_flat, say
 from backprobe.findings.known import Known
@@ -31,9 +31,6 @@ from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.names import strip
 from backprobe.record.source import Source
 from backprobe.record.training import HOOK
-
-"""Flat functions for which TensorFlow returns None. Its ``sign`` is different: as in PyTorch, the derivative is 0."""
-
 
 IN_C = (types.BuiltinFunctionType, types.MethodDescriptorType, types.MethodWrapperType, types.WrapperDescriptorType)
 PYTHONS = frozenset(f"builtins.{name}" for name in (*vars(builtins), *(kind.__name__ for kind in IN_C)))
@@ -52,7 +49,7 @@ def cut_finding(flow: Dataflow, cut: Cut, chain: tuple[str, ...] = ()) -> Findin
     whole = target.name if target.source is None else target.source.expression or uncommented(target.source)
     call, line = use.call or whole, line_of_cut(flow, cut)
     text = use.flat if kind == "no_derivative" else use.text or whole
-    flat = instead_of_flat(_flat(use.flat) or _called(call), flow.record.framework)
+    flat = instead_of_flat(flat_operation(parsed_expression(use.flat)) or _called(call), flow.record.framework)
     function, inside = call.partition("(")[0] or "f", _converted(kind, text)
     if kind == "inside":
         cause, function = _inside(flow, call, function, target)
@@ -97,7 +94,7 @@ def _all_facts(flow: Dataflow, cut: Cut, kind: str, cause: str, function: str) -
 
 
 def _converted(kind: str, text: str) -> str:
-    # The part that a text converts into a number; empty if the text makes a list of numbers.
+    # The part that a text converts into a number; empty for other kinds, and if the text makes a list of numbers.
     return converted(text) if kind == "number" and not gives_list(text) else ""
 
 
@@ -120,7 +117,8 @@ def _inside(flow: Dataflow, call: str, function: str, target: Entry) -> tuple[st
 
 
 def _of_numbers(source: Entry, text: str, inside: str) -> str:
-    # Does the line convert the value itself or its container, and into one number or several?
+    # Return the code that says what the line converts: to a list of numbers, an expression of the value, a value of
+    # several elements, or a value of one.
     if gives_list(text):
         return "number.list"
     if inside and inside != own_name(source.name):
@@ -191,10 +189,11 @@ def converted(text: str) -> str:
     >>> converted("f(net(x)).item()"), converted("float(x.sum())"), converted("x.detach().item()")
     ('f(net(x))', 'x.sum()', 'x')
     """
-    match parsed(text):
-        case ast.Module(body=[ast.Expr(value=ast.Call(func=ast.Attribute(value=inside, attr="item"), args=[]))]):
-            return _with_history(inside)
-        case ast.Module(body=[ast.Expr(value=ast.Call(func=ast.Name(id="float" | "int" | "bool"), args=[inside]))]):
+    match parsed_expression(text):
+        case (
+            ast.Call(func=ast.Attribute(value=inside, attr="item"), args=[])
+            | ast.Call(func=ast.Name(id="float" | "int" | "bool"), args=[inside])
+        ):
             return _with_history(inside)
     return ""
 
@@ -202,9 +201,10 @@ def converted(text: str) -> str:
 def _with_history(expression: ast.expr) -> str:
     # The text of an expression without trailing calls that would cut it off, such as ``.detach()``.
     match expression:
-        case ast.Call(func=ast.Attribute(value=inside, attr="detach" | "cpu" | "numpy"), args=[]):
-            return _with_history(inside)
-        case ast.Attribute(value=inside, attr="data"):
+        case (
+            ast.Call(func=ast.Attribute(value=inside, attr="detach" | "cpu" | "numpy"), args=[])
+            | ast.Attribute(value=inside, attr="data")
+        ):
             return _with_history(inside)
     return ast.unparse(expression)
 
@@ -230,11 +230,6 @@ def _is_partial(target: Entry) -> bool:
     # Is ``functools.partial`` the only function that the line calls? If it wrapped a function of the program, the calls
     # of that function would be listed, too.
     return target.source is not None and target.source.calls == ("functools.partial",)
-
-
-def _flat(text: str) -> str:
-    # The name of the operation with a flat derivative that a text calls, if any.
-    return flat_operation(parsed(text)) if text else ""
 
 
 def _called(call: str) -> str:
@@ -267,7 +262,7 @@ def hooks(flow: Dataflow) -> str:
 
 
 def with_hooks(flow: Dataflow, found: Finding) -> Finding:
-    """Add the hooks that may be the cause to a finding of unknown cause."""
+    """Add the hooks that may be the cause to a finding, if its cause is unknown and there are hooks."""
     said = hooks(flow) if found.kind == "unknown" else ""
     remedy = f"{say('unknown.hook_next')};\nor {found.remedy}"
     return replace(found, facts=(*found.facts, said), remedy=remedy) if said else found
@@ -279,6 +274,11 @@ def cut_findings(flow: Dataflow, at: int, cuts: Iterable[Cut]) -> list[Finding]:
     return [
         cut_finding(flow, cut, (*flow.chain(after, cut.mention.source), flow.entries[cut.target].name)) for cut in cuts
     ]
+
+
+def cuts_before(flow: Dataflow, at: int, cuts: Iterable[Cut]) -> list[Finding]:
+    """Make the findings of cuts before a value, each with the chain that leads from the cut to the value."""
+    return [cut_finding(flow, cut, flow.chain(flow.after(cut.mention.source), at)) for cut in cuts]
 
 
 def _followed(flow: Dataflow, call: str) -> str:
@@ -317,7 +317,7 @@ def _by_outcome(cut: Cut, target: Entry, framework: str) -> str:
     if target.status is GradStatus.NOT_TENSOR:
         return "unknown" if is_none(target) else "number"
     dialect = dialect_of(framework)
-    if use.flat and dialect.flat_cut and _flat(use.flat) not in dialect.flat_without_cut:
+    if use.flat and dialect.flat_cut and flat_operation(parsed_expression(use.flat)) not in dialect.flat_without_cut:
         return dialect.flat_cut
     # a value that is not an argument may be only an index, or give only its shape
     is_taken = use.is_argument or target.status not in HISTORY

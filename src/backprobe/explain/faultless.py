@@ -90,8 +90,8 @@ def _of_no_gradient(flow: Dataflow, missing: Sequence[int]) -> dict[str, Collect
 
 
 def _made_at(flow: Dataflow, at: int) -> str:
-    # Return the line of a scalar that has a history but is not used. The program may have meant it as a part of the
-    # loss.
+    # Return the line of a scalar that has a history but is not used; empty for any other value. The program may have
+    # meant the scalar as a part of the loss.
     entry = flow.entries[at]
     is_number = entry.status is GradStatus.NOT_CONNECTED and entry.shape == ()
     return f" ({path(entry.source.file, entry.source.line)})" if is_number and entry.source is not None else ""
@@ -123,12 +123,12 @@ def _is_item(entry: Entry) -> bool:
 
 
 def is_of_update(flow: Dataflow, at: int) -> bool:
-    """Does the entry belong to the update after the loss, like gradients and updated parameters?"""
+    """In a training, does the entry belong to the update after the loss, like gradients and updated parameters?"""
     return flow.record.training is not None and at > max(flow.record.outputs, default=at)
 
 
 def replaced_leaves(flow: Dataflow) -> set[int]:
-    """Return the leaves of which any version got a gradient or was written later, as all versions are one parameter."""
+    """Return the leaves that were written later, or of which any version got a gradient: all are one parameter."""
     trained = {strip(e.name) for e in flow.entries if e.is_leaf and e.status is GradStatus.OK}
     return {
         at

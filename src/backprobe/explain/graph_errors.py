@@ -11,7 +11,7 @@ from typing import Any
 from backprobe.backends.facts import Failure
 from backprobe.cuts.missing_edges import Dataflow
 from backprobe.cuts.operation_names import MODULES
-from backprobe.cuts.parsed import parsed
+from backprobe.cuts.parsed import parsed, parsed_expression
 from backprobe.cuts.unrecorded import unseen_calls
 from backprobe.errors import labelled
 from backprobe.explain.about_entries import about, by_status, is_returned, merged, own_name
@@ -50,7 +50,7 @@ NAMED_LIKE = {"floor_divide": "floordiv"}
 """For an operation's name in PyTorch's errors, the name that backprobe uses."""
 GRAD_NONE = "grad_none."
 Parts = list[tuple[str, str]]
-"""The lines below the headline of a note, as labels and texts. The last line says what to do."""
+"""The lines below the headline of a note, as labels and texts. In a whole note the last line says what to do."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,10 @@ class FailureContext:
     record: Record
     failure: Failure
     values: list[Entry]
-    savers: list[tuple[Entry, str]]
     writers: list[Entry]
     users: list[Entry]
     carried: list[Entry]
+    savers: list[tuple[Entry, str]]  # each with the operations for whose derivatives it was saved
     in_place: Collection[str]  # the paths of modules that are configured to write in place
 
     def say(self, code: str, **fields: object) -> str:
@@ -80,7 +80,7 @@ class FailureContext:
 def spelling(record: Record, entry: Entry) -> str:
     """Return the spelling of a value in the program; empty if it has no name, like the output of a module.
 
-    The spelling is a variable, or an item of one.
+    The spelling is a variable, or an attribute or item of one.
     """
     if _module(record, entry):
         return ""
@@ -95,11 +95,8 @@ def spelling(record: Record, entry: Entry) -> str:
 def _expression(entry: Entry) -> str:
     # The text of the expression that computes an unnamed value, if a method call can be appended to that text.
     text = expression_of(entry.source)
-    tree = parsed(text) if text and len(text) <= LONGEST else None
-    match tree:
-        case ast.Module(body=[ast.Expr(value=ast.Call() | ast.Attribute() | ast.Subscript())]):
-            return text
-    return ""
+    is_short = isinstance(parsed_expression(text), ast.Call | ast.Attribute | ast.Subscript) and len(text) <= LONGEST
+    return text if is_short else ""
 
 
 def note(failure: Failure, record: Record, captured: Sequence[int], in_place: Collection[str] = ()) -> str | None:
@@ -109,22 +106,12 @@ def note(failure: Failure, record: Record, captured: Sequence[int], in_place: Co
     message already says all that is known.
     """
 
-    def entries(positions: Iterable[int]) -> list[Entry]:
-        return [record.entries[captured[at]] for at in positions][:MOST]
-
     if failure.kind == "none_given":
         return _none_given(record)
-    savers = [(record.entries[captured[at]], operations) for at, operations in failure.savers][:MOST]
-    context = FailureContext(
-        record,
-        failure,
-        entries(failure.values),
-        savers,
-        entries(failure.writers),
-        entries(failure.users),
-        entries(failure.carried),
-        in_place,
-    )
+    roles = (failure.values, failure.writers, failure.users, failure.carried)
+    values, writers, users, carried = ([record.entries[captured[at]] for at in positions[:MOST]] for positions in roles)
+    savers = [(record.entries[captured[at]], operations) for at, operations in failure.savers[:MOST]]
+    context = FailureContext(record, failure, values, writers, users, carried, savers, in_place)
     if failure.kind in ("leaf_written", "leaf_view_written", "view_written"):
         return _refused(context)
     if failure.kind == "no_history_in_backward":
@@ -209,8 +196,8 @@ def _in_place(context: FailureContext) -> Parts:
 
 
 def _way_to(entry: Entry) -> str:
-    # Return the place of the operation that computes a value. Values inside modules have no line; for these, return the
-    # line of a later value.
+    # Return the name of a value with its line. If no line of the program computes the value, as inside a module, say
+    # only that the operation is on the way to it.
     at = _at(entry)
     return at if at != repr(entry.name) else f"on the way to {at}"
 
@@ -322,7 +309,8 @@ def _freed(context: FailureContext) -> str:
 
 
 def _once_more(context: FailureContext) -> tuple[str, dict[str, str]]:
-    # Return a remedy and its fields for a step that backpropagates into the freed graph of an earlier step; else empty.
+    # Return the code of a remedy for a graph that an earlier pass freed, and its fields. They are empty if only the
+    # general remedies fit.
     record, failure, values = context.record, context.failure, context.values
     is_before = failure.earlier is None
     if failure.is_one_forward or (is_before and not context.users):
@@ -444,7 +432,10 @@ def _requiring(context: FailureContext, leaves: Sequence[Entry], calls: Sequence
 
 
 def cut_note(record: Record) -> str | None:
-    """The note for a result that depends on no differentiated value, with the lines that cut it off."""
+    """The note for a result that depends on no differentiated value, with the lines that cut it off.
+
+    None if the recording does not show these lines, or if the result has a history.
+    """
     flow = Dataflow.of(record, has_run=False)
     # the result has a history, so the error has another cause, such as the shape of the result
     if any(flow.has_history(at) for at in record.outputs):
@@ -454,14 +445,17 @@ def cut_note(record: Record) -> str | None:
 
 
 def of_note(record: Record, functions: Sequence[Callable[..., Any]]) -> str | None:
-    """The note for a result that a function given as ``of=`` cuts off, or that depends on frozen values only."""
+    """The note for a result that a function given as ``of=`` cuts off, or that depends on frozen values only.
+
+    None if the recording shows neither.
+    """
     found = [one for one in (cut_in_function(record, function) for function in functions) if one is not None]
     parts = _said(found) or frozen_parts(record)
     return _note(say("unconnected"), parts) if parts else None
 
 
 def frozen_note(read: Sequence[tuple[Reason, Source]]) -> str | None:
-    """The note for a result that was computed only from Variables that are not differentiated."""
+    """The note for a result computed only from Variables that are not differentiated; None if none was read."""
     parts = [("read", f"{location(line)}\n{why}") for why, line in read[:MOST]]
     return _note(say("unconnected"), [*parts, ("next", say("frozen_variables"))]) if parts else None
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from backprobe.backends.dialects import dialect_of
 from backprobe.cuts.operation_names import MODULES, POSITIONS
-from backprobe.cuts.parsed import last_name, parsed
+from backprobe.cuts.parsed import last_name, parsed_expression
 
 SIDES = {"argmax": "max", "argmin": "min", "argsort": "sort"}
 """For functions that return positions, the functions that return the values at these positions."""
@@ -25,7 +25,7 @@ def value_at(text: str, framework: str) -> str:
     >>> value_at("jnp.argmax(h, axis=1)", "jax"), value_at("torch.searchsorted(edges, h)", "torch")
     ('jnp.max(h, axis=1)', '')
     """
-    match _expression(text):
+    match parsed_expression(text):
         case ast.Attribute(value=ast.Call(func=function) as call, attr="indices") if last_name(function) in POSITIONS:
             return f"{ast.unparse(call)}.values"
         case ast.Subscript(value=ast.Call(func=function) as call, slice=ast.Constant(value=1)) if (
@@ -45,8 +45,8 @@ def value_at(text: str, framework: str) -> str:
 
 
 def _over_first_axis(function: str, args: Sequence[ast.expr], words: Sequence[ast.keyword]) -> str:
-    # Return a call of ``max`` with an explicit axis, because argmax works along the first axis by default, but max over
-    # all axes.
+    # Return a call of ``max`` or ``sort``. If the program gives no axis, ``max`` gets the first one, because argmax
+    # works along the first axis by default, but max over all axes.
     kept = [word for word in words if word.arg in ("axis", "direction")]
     of_first = [ast.keyword("axis", ast.Constant(0))] * (not function.endswith("sort") and len(args) == 1 and not kept)
     given = ", ".join(ast.unparse(one) for one in (*args[:2], *kept, *of_first))
@@ -61,7 +61,7 @@ def drawn_smoothly(text: str) -> tuple[str, str] | None:
     >>> drawn_smoothly("policy.dist.sample((4,))"), drawn_smoothly("torch.randn(3)")
     (('policy.dist', 'policy.dist.rsample((4,))'), None)
     """
-    match _expression(text):
+    match parsed_expression(text):
         case ast.Call(func=ast.Attribute(value=owner, attr="sample")) as call if not _is_library(owner):
             smooth = ast.Call(ast.Attribute(owner, "rsample"), call.args, call.keywords)
             return ast.unparse(owner), ast.unparse(smooth)
@@ -71,7 +71,7 @@ def drawn_smoothly(text: str) -> tuple[str, str] | None:
 def joined(text: str, own: str, framework: str) -> str:
     """Return the expression that joins tensors into one, instead of an expression that copies their numbers.
 
-    ``own`` is the name of one of these tensors.
+    ``own`` is the name of one of these tensors. The result is empty if there is no such expression.
 
     >>> joined("torch.tensor([u[0], u[1]])", "u", "torch"), joined("torch.tensor(u)", "u", "torch")
     ('torch.stack([u[0], u[1]])', 'u.clone()')
@@ -79,7 +79,7 @@ def joined(text: str, own: str, framework: str) -> str:
     ''
     """
     stack = dialect_of(framework).stack
-    match _expression(text):
+    match parsed_expression(text):
         case ast.Call(func=function, args=[given]) if stack and last_name(function) in COPYING:
             container, _, item = own.partition(".")
             if ast.unparse(given) == own:
@@ -110,10 +110,3 @@ def _is_library(owner: ast.expr) -> bool:
     while isinstance(owner, ast.Attribute):
         owner = owner.value
     return isinstance(owner, ast.Name) and owner.id in MODULES
-
-
-def _expression(text: str) -> ast.expr | None:
-    match parsed(text):
-        case ast.Module(body=[ast.Expr(value=inside)]):
-            return inside
-    return None

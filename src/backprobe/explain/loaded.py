@@ -17,7 +17,7 @@ from backprobe.explain.about_entries import about, as_one, own_name
 from backprobe.findings.report import Finding, grouped
 from backprobe.record.source import Source
 
-MOST = 100  # number of lines below the value that are searched
+MOST = 100  # fewer than this many lines below the value are searched
 
 
 def loaded(flow: Dataflow, at: int) -> Iterator[Finding]:
@@ -54,7 +54,10 @@ def _loading(line: Source, name: str, loading: Sequence[str]) -> Source | None:
 
 
 def lines_below(line: Source) -> Iterator[Source]:
-    """Yield the lines below a given one up to the end of its function; none if the file has changed since."""
+    """Yield the lines below a given one, up to the next function or class outside of its block, fewer than ``MOST``.
+
+    Yields none if the file has changed since.
+    """
     if linecache.getline(line.file, line.line).strip() != line.text.strip():
         return
     indent = _indent(linecache.getline(line.file, line.line))
@@ -70,6 +73,6 @@ def _indent(text: str) -> int:
 
 
 def _loads(text: str, name: str, loading: Sequence[str]) -> bool:
-    # Does the statement pass this name itself to a function that loads?
+    # Does the statement pass this name itself, as the first argument, to a function that loads?
     given = [call.args[:1] for call in calls_in(text) if ast.unparse(call.func).rpartition(".")[2] in loading]
     return any(isinstance(one, ast.Name) and one.id == name for args in given for one in args)

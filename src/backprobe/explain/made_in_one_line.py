@@ -6,9 +6,8 @@ The leaf in such a line has no name, so its gradient cannot be read.
 from __future__ import annotations
 
 import ast
-import copy
 
-from backprobe.cuts.parsed import parsed
+from backprobe.cuts.parsed import parsed_expression, with_parts
 
 FLAG, METHOD, PARAMETER = "requires_grad", "requires_grad_", "Parameter"
 
@@ -21,7 +20,7 @@ def leaf_in(expression: str) -> str:
     >>> leaf_in("torch.ones(3).requires_grad_().double()"), leaf_in("nn.Parameter(torch.ones(3)).cuda()")
     ('torch.ones(3).requires_grad_()', 'nn.Parameter(torch.ones(3))')
     """
-    found = _leaf(_tree(expression))
+    found = _leaf(parsed_expression(expression))
     return "" if found is None else ast.unparse(found)
 
 
@@ -31,23 +30,15 @@ def made_a_leaf(expression: str) -> str:
     >>> made_a_leaf("torch.rand(4, requires_grad=True) * 0.1"), made_a_leaf("nn.Parameter(torch.ones(3)).cuda()")
     ('(torch.rand(4) * 0.1).requires_grad_()', 'nn.Parameter(torch.ones(3).cuda())')
     """
-    tree = copy.deepcopy(_tree(expression))
+    tree = parsed_expression(expression)
     leaf = _leaf(tree)
     if tree is None or leaf is None:
         return ""
-    whole = ast.unparse(_Without(leaf).visit(tree))
+    whole = with_parts(tree, {leaf: _without(leaf)})
     if _name(leaf) == PARAMETER:
         return f"{ast.unparse(leaf.func)}({whole})"
     is_compound = not isinstance(tree, ast.Call | ast.Attribute | ast.Subscript | ast.Name)
     return f"{f'({whole})' if is_compound else whole}.{METHOD}()"
-
-
-def _tree(expression: str) -> ast.expr | None:
-    tree = parsed(expression) if expression else None
-    match tree:
-        case ast.Module(body=[ast.Expr(value=value)]):
-            return value
-    return None
 
 
 def _leaf(tree: ast.expr | None) -> ast.Call | None:
@@ -69,17 +60,10 @@ def _is_flag(keyword: ast.keyword) -> bool:
     return keyword.arg == FLAG and isinstance(keyword.value, ast.Constant) and keyword.value.value is True
 
 
-class _Without(ast.NodeTransformer):
-    # Removes the call that creates a leaf from an expression.
-    def __init__(self, leaf: ast.Call) -> None:
-        self.leaf = leaf
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        if node is not self.leaf:
-            return self.generic_visit(node)
-        if _name(node) == METHOD and isinstance(node.func, ast.Attribute):
-            return node.func.value
-        if _name(node) == PARAMETER and node.args:
-            return node.args[0]
-        kept = [keyword for keyword in node.keywords if not _is_flag(keyword)]
-        return ast.Call(node.func, node.args, kept)
+def _without(leaf: ast.Call) -> str:
+    # The text of what a call makes a leaf of; of a call with the flag, the same call without the flag.
+    if _name(leaf) == METHOD and isinstance(leaf.func, ast.Attribute):
+        return ast.unparse(leaf.func.value)
+    if _name(leaf) == PARAMETER and leaf.args:
+        return ast.unparse(leaf.args[0])
+    return ast.unparse(ast.Call(leaf.func, leaf.args, [one for one in leaf.keywords if not _is_flag(one)]))

@@ -1,6 +1,6 @@
 """Finds the causes of one entry's missing gradient, each with its line.
 
-If the value has a history, the gradient is missing because the value is cut off, recomputed, or not used.
+If the value has a history, the gradient is usually missing because the value is cut off, recomputed, or not used.
 """
 
 from __future__ import annotations
@@ -340,8 +340,8 @@ def _unused(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 
 def _leading_nowhere(flow: Dataflow, at: int, end: int, chain: tuple[str, ...], facts: Sequence[str]) -> Finding:
-    # Make the finding at the statement that received the last recorded value and passed nothing on, if there is such a
-    # statement.
+    # Make the finding at the statement that received the last recorded value and passed nothing on; without such a
+    # statement, at the line of that value.
     entry, last = flow.entries[at], flow.entries[end]
     if _is_partial(flow, end):
         return about(flow, "unknown.selection", entry, last.source, chain=chain, facts=facts)

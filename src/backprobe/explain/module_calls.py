@@ -15,40 +15,39 @@ from backprobe.explain.text import finding, say
 from backprobe.findings.known import Known
 from backprobe.findings.phrasing import listed, location
 from backprobe.findings.report import Finding
-from backprobe.record.source import Source
+from backprobe.record.source import Source, expression_of, place_of
 from backprobe.record.training import APPLIED, CHECKPOINT, ModuleCall
 
 
 def of_call(flow: Dataflow, name: str, call: ModuleCall) -> Finding:
-    """Make the finding about a line that calls a module and cuts the gradient of the result."""
+    """Make the finding about a line that calls a module, by how the line uses the result."""
     if call.mode == CHECKPOINT:
         return said(flow, "checkpoint", name, call)
     if call.mode == APPLIED:
         return said(flow, "nothing_given.module", name, call)
     if call.mode:
         facts = [say("switched_at", at=location(call.switched))] if call.switched is not None else []
-        if not call.text.endswith(")"):  # otherwise the text is a name that holds the result
-            return said(flow, "no_grad", name, call, facts, mode=f"under {call.mode}")
-        return said(flow, "no_grad.call", name, call, facts, mode=f"under {call.mode}")
+        is_call = call.text.endswith(")")  # otherwise the text is a name that holds the result
+        return said(flow, "no_grad.call" if is_call else "no_grad", name, call, facts, mode=f"under {call.mode}")
     use = None if call.is_unread else use_of(call.source.statement, call.text)
     if use is None:
         return said(flow, "dropped", name, call, known=Known.NOWHERE)
     if use.kind in ("", NO_NUMBERS, DIFFERENTIATED):
         return _cut_of_result(flow, call) or said(flow, "unknown.call", name, call, known=Known.NOT_HOW | Known.UNSURE)
-    inside = converted(use.text) if use.kind == "number" else ""
-    is_list = use.kind == "number" and gives_list(use.text)
     if use.kind == "sample" and draws_whole_numbers(use.text):
         return said(flow, "sample.discrete", name, call, use=use)
-    code = "number.list" if is_list else "number.of" if inside and inside != call.text else use.kind
+    if use.kind != "number":
+        return said(flow, use.kind, name, call, use=use)
+    inside = converted(use.text)
+    code = "number.list" if gives_list(use.text) else "number.of" if inside not in ("", call.text) else "number"
     return said(flow, code, name, call, use=use, converted=f"`{inside}`")
 
 
 def _cut_of_result(flow: Dataflow, call: ModuleCall) -> Finding | None:
     # The finding at a later line that cuts off the named result itself, for example by ``detach_()``.
     for at, entry in enumerate(flow.entries):
-        line = entry.source
-        if line is not None and (line.file, line.line) == (call.source.file, call.source.line):
-            cuts = flow.cuts(at) if line.expression == call.text else []
+        if place_of(entry.source) == place_of(call.source):
+            cuts = flow.cuts(at) if expression_of(entry.source) == call.text else []
             if cuts:
                 return cut_finding(flow, cuts[0])
     return None

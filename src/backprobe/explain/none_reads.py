@@ -16,7 +16,7 @@ from backprobe.explain.missing import explain_missing
 from backprobe.explain.text import finding, say
 from backprobe.explain.without_history import without_history
 from backprobe.findings.known import Known
-from backprobe.findings.phrasing import MOST, listed, location
+from backprobe.findings.phrasing import MOST, conjoined, listed, location
 from backprobe.findings.report import Finding, Report, grouped
 from backprobe.record.brief import SMALL, brief
 from backprobe.record.entries import Entry, GradStatus, Record
@@ -28,7 +28,7 @@ KEPT = ".grad"
 MADE = (str(WhyEmpty.COMPUTED), "made_of_leaf")
 """For these codes, the report shows the line that computes the value."""
 
-FEW = 3  # number of names that a remedy spells out
+FEW = 3  # the most names that a remedy spells out, and the most causes that a finding gives
 THERE = (WhyEmpty.COMPUTED, WhyEmpty.ITEM, WhyEmpty.CLEARED, WhyEmpty.RETAINED_LATE)
 """For these reasons, the report says that the gradient exists."""
 
@@ -114,8 +114,8 @@ def _read(flow: Dataflow, one: NoneRead) -> _Read:
 
 
 def _leaf_before(record: Record, at: int) -> Entry | None:
-    # Return the leaf that had this entry's name before. Return None for an entry that no line computes, such as a loop
-    # variable.
+    # Return the last leaf that had this entry's name before. Return None if there is none, or if no line computes the
+    # entry, as for a loop variable.
     entry = record.entries[at]
     if not expression_of(entry.source):
         return None
@@ -133,12 +133,12 @@ def _finding(record: Record, group: Sequence[_Read], known: Sequence[Finding], a
     facts = list(dict.fromkeys(fact for read in each[:MOST] for fact in _seen(record, read, arrays)))
     reasons = [_why(record, read, known) for read in each]
     why, remedy = dict.fromkeys(fact for facts, _ in reasons for fact in facts), reasons[0][1]
-    names = [_spelled(record, read) for read in each]
+    names, values = [_spelled(record, read) for read in each], _values(each)
     is_one = len(each) == 1
     fields = {
         "text": first.one.text,
         "value": first.value,
-        "values": _both(_values(each)),
+        "values": conjoined(values) if len(values) <= MOST else listed(values),
         "are": "is" if is_one else "are",
         "leaves": "a leaf" if is_one else "leaves",
         "do": "does" if is_one else "do",
@@ -177,17 +177,11 @@ def _each_name_once(group: Sequence[_Read]) -> list[_Read]:
 
 
 def _values(each: Sequence[_Read]) -> list[str]:
-    # The names of the tensors as in the recording; for a single tensor, the path by which the program reads it.
+    # The names of the tensors as in the recording. A single tensor that the program reads by a path, such as
+    # ``self.w``, is named by this path.
     owner = each[0].one.text.removesuffix(KEPT)
     is_path = len(each) == 1 and each[0].one.why is not WhyEmpty.ITEM and not owner.isidentifier() and owner
     return [repr(owner)] if is_path else [read.value for read in each]
-
-
-def _both(names: Sequence[str]) -> str:
-    # Join names as text: ``'u' and 'v'``.
-    if len(names) > MOST:
-        return listed(names)
-    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
 def _calls(names: Sequence[str], call: str) -> str:

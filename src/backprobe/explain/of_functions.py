@@ -24,7 +24,10 @@ from backprobe.source.user_code import innermost
 
 
 def cut_in_function(record: Record, function: Callable[..., Any]) -> Finding | None:
-    """Make the finding about a function that returned a result without a history although its argument had one."""
+    """Make the finding about a function that returned a result without a history although its argument had one.
+
+    Returns None if the argument had none, or the function's code is unknown.
+    """
     flow, own = Dataflow.of(record, has_run=False), innermost(function)
     if own is None or not any(flow.has_history(at) for at in record.outputs):
         return None
@@ -37,7 +40,7 @@ def cut_in_function(record: Record, function: Callable[..., Any]) -> Finding | N
 
 
 def _cutting(flow: Dataflow, function: FunctionType) -> Finding | None:
-    # Return a finding if the first statement that uses the function's argument is a cut.
+    # If every use of the argument's numbers is a cut, return a finding at the first of them.
     try:
         node = locate(function.__code__).node
     except BackprobeError:
@@ -59,7 +62,7 @@ def _reads(statement: ast.AST, name: str) -> bool:
 
 
 def frozen_parts(record: Record) -> list[tuple[str, str]]:
-    """The fact that no recorded leaf requires a gradient; empty if some value has a history after all."""
+    """The fact that no recorded leaf requires a gradient; empty if some value has a history, or no leaf is frozen."""
     leaves = [one.name for one in record.entries if one.status is GradStatus.FROZEN and one.name in record.names]
     if not leaves or any(one.status in HISTORY for one in record.entries):
         return []

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from backprobe.cuts.missing_edges import Dataflow
 from backprobe.cuts.parsed import parsed
 from backprobe.explain.text import say
-from backprobe.record.source import Source
+from backprobe.record.source import Source, place_of
 from backprobe.source.syntax_nodes import parents
 
 
@@ -21,8 +21,7 @@ def look_at(flow: Dataflow, line: Source | None) -> str:
 def _recorded(flow: Dataflow, line: Source) -> Iterator[str]:
     # Yield the names by which the line reads recorded values.
     for entry in flow.entries:
-        place = entry.source
-        if place is not None and (place.file, place.line) == (line.file, line.line):
+        if place_of(entry.source) == place_of(line):
             yield from (read.spelled for read in entry.reads if not read.spelled.endswith("()"))
 
 

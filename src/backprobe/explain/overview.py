@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence, Set
 from dataclasses import replace
-from itertools import takewhile
 
 from backprobe.backends.call_sites import switch_around
 from backprobe.cuts.mentions import DIFFERENTIATED, Mention
@@ -41,9 +40,10 @@ from backprobe.findings.known import Known
 from backprobe.findings.phrasing import MOST, listed, location, named
 from backprobe.findings.report import Finding, Report, grouped
 from backprobe.record.entries import Entry, GradStatus, Record
-from backprobe.record.names import partition, split, strip
+from backprobe.record.graph import reached
+from backprobe.record.names import common_path, scope_of, split, strip
 from backprobe.record.reasons import WRITTEN_SINCE
-from backprobe.record.source import Source, expression_of
+from backprobe.record.source import Source, expression_of, place_of
 from backprobe.source.user_code import package
 
 SAMPLING = ("normal", "bernoulli", "poisson")
@@ -82,7 +82,7 @@ def explain_all(flow: Dataflow) -> Report:
         *without_fault(flow, missing, rest - leaves),
         *constants(flow.record.training),
         *dropped_beside(flow.record.training),
-        *_hidden(flow, missing, {_line(mention.place) for mention in beside}, findings),
+        *_hidden(flow, missing, {place_of(mention.place) for mention in beside}, findings),
     ]
     return Report(_heading(flow, missing, lost), (*failed, *findings), tuple(notes))
 
@@ -194,18 +194,19 @@ def _may_have_one(entry: Entry, is_any: bool) -> bool:
 
 def _severed(flow: Dataflow, lost: set[int]) -> tuple[list[Finding], set[int], list[str], list[Mention]]:
     # Return findings on the lines that gradients cannot pass, and the values lost because of them. Two kinds of lines
-    # are no faults and are returned separately: updates, and cuts whose leaves all get gradients along other paths.
+    # are no faults and are returned separately: updates, and cuts that are probably intended.
     findings, explained, updates, spared = [], set(), [], []
     is_replaced, meant, settled = _replaced(flow), set[int](), trained_leaves(flow)
     for group in _by_line(flow, _without_outer(flow, flow.severing(flow.leading))):
         behind = flow.cut_off_by(group) & lost
         is_silent = any(cut.is_silent for cut in group)
-        if not behind and (is_silent or _are_settled(group, settled)):
+        # cuts of values that need no gradient, such as a mask computed from data, are no faults
+        if not behind and (is_silent or settled.issuperset(cut.mention.source for cut in group)):
             continue
         explained |= behind
         if _is_update(flow, group, is_replaced(behind)):
             updates.append(part_of_line(group[0].mention, flow.entries[group[0].target]))
-        elif not behind and _is_all_behind(group):
+        elif not behind and all(cut.is_behind for cut in group):
             continue  # no differentiated value lies before it: for example, the first state of a recurrence
         elif (behind and behind <= meant) or _are_taken_for_themselves(flow, group):
             meant |= behind
@@ -223,19 +224,10 @@ def _of_group(flow: Dataflow, group: Sequence[Cut], behind: set[int]) -> Finding
     return _inside(found, [flow.entries[cut.target].name for cut in group], _names(flow, behind))
 
 
-def _are_settled(group: Sequence[Cut], settled: set[int]) -> bool:
-    # Do these cuts concern only values that need no gradient, such as a mask computed from data?
-    return settled.issuperset(cut.mention.source for cut in group)
-
-
 def _is_update(flow: Dataflow, group: Sequence[Cut], is_replaced: bool) -> bool:
     # Do these cuts assign to a Variable whose later version is used, or assign values computed only from gradients?
     is_assigned = all(cut.mention.use.kind == "assigned" for cut in group)
     return is_assigned and (is_replaced or all(is_of_gradients(flow, cut.mention.source) for cut in group))
-
-
-def _is_all_behind(group: Sequence[Cut]) -> bool:
-    return all(cut.is_behind for cut in group)
 
 
 def _is_all_trained(flow: Dataflow) -> bool:
@@ -252,19 +244,14 @@ def _are_taken_for_themselves(flow: Dataflow, group: Sequence[Cut]) -> bool:
 
 
 def _is_taken_for_itself(flow: Dataflow, cut: Cut) -> bool:
-    if cut.mention.use.kind not in ("derivative", DIFFERENTIATED):
-        return False
-    pending, seen = [cut.target], {cut.target}
-    for at in pending:  # the list grows during the loop
-        if at in flow.ends:
-            return False
+    def onward(at: int) -> Iterator[int]:
         for target in flow.consumers[at]:
             uses = [mention.use for mention in flow.mentions[target] if mention.source == at]
-            is_out = uses and all(use.kind in FIRM or use.flat for use in uses)
-            if not is_out and target not in seen:
-                seen.add(target)
-                pending.append(target)
-    return True
+            if not (uses and all(use.kind in FIRM or use.flat for use in uses)):
+                yield target
+
+    is_derivative = cut.mention.use.kind in ("derivative", DIFFERENTIATED)
+    return is_derivative and flow.ends.isdisjoint(reached([cut.target], onward))
 
 
 def _without_outer(flow: Dataflow, cuts: Sequence[Cut]) -> list[Cut]:
@@ -275,7 +262,7 @@ def _without_outer(flow: Dataflow, cuts: Sequence[Cut]) -> list[Cut]:
     behind = [(cut, flow.before([cut.mention.source])) for cut in shown]
 
     def is_said(cut: Cut) -> bool:
-        use, source, scope = cut.mention.use, cut.mention.source, _scope(flow, cut.target)
+        use, source, scope = cut.mention.use, cut.mention.source, scope_of(flow.entries[cut.target].name)
         if source in said:
             return True
         if use.kind or use.flat:
@@ -283,17 +270,12 @@ def _without_outer(flow: Dataflow, cuts: Sequence[Cut]) -> list[Cut]:
         on_way = flow.before([cut.target])
         return any(
             inner.target == cut.target
-            or (inner.target in on_way and _scope(flow, inner.target).startswith(f"{scope}/"))
+            or (inner.target in on_way and scope_of(flow.entries[inner.target].name).startswith(f"{scope}/"))
             for inner, before in behind
             if source in before
         )
 
     return [cut for cut in cuts if not is_said(cut)]
-
-
-def _scope(flow: Dataflow, at: int) -> str:
-    scope, local = split(flow.entries[at].name)
-    return "" if local is None else scope  # the scope is empty for a name without one
 
 
 def _may_be_meant(flow: Dataflow, lost: set[int]) -> bool:
@@ -371,10 +353,9 @@ def _is_of_library(line: Source | None) -> bool:
 def _inside(found: Finding, names: Sequence[str], missing: str) -> Finding:
     # Add to the finding the names that lack a gradient because of it, and the module that contains all of them, if
     # there is one.
-    paths = [partition(split(strip(name))[0], ".") for name in names]
-    common = [parts[0] for parts in takewhile(lambda parts: len(set(parts)) == 1, zip(*paths, strict=False))]
+    common = common_path(split(strip(name))[0] for name in names)
     if common and _is_of_library(found.source):
-        found = with_fact(found, say("inside_module", module=repr(".".join(common))))
+        found = with_fact(found, say("inside_module", module=repr(common)))
     return replace(found, consequence=say("values_lost", names=missing)) if missing else found
 
 
@@ -423,10 +404,6 @@ def _names(flow: Dataflow, positions: Collection[int]) -> str:
     return listed([flow.entries[at].name for at in sorted(positions) if not is_of_update(flow, at)])
 
 
-def _line(place: Source | None) -> tuple[str, int] | None:
-    return None if place is None else (place.file, place.line)
-
-
 def _hidden(
     flow: Dataflow, missing: Sequence[int], said: Set[tuple[str, int] | None], findings: Sequence[Finding]
 ) -> Iterator[str]:
@@ -446,7 +423,7 @@ def _hidden(
     losing = [
         (at, cuts)
         for at, found in hidden.items()
-        if (cuts := [one for one in found if may_lose(one) and _line(one.line) not in said])
+        if (cuts := [one for one in found if may_lose(one) and place_of(one.line) not in said])
         and (training is None or not all(map(_is_switched_elsewhere, cuts)))
     ]
     groups = grouped(losing, lambda one: tuple((cut.text, cut.use.kind, cut.line) for cut in one[1]))

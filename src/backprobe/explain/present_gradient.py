@@ -10,7 +10,7 @@ from backprobe.backends.tensors import Arrays
 from backprobe.cuts.cutting_operations import Use, flat_operation
 from backprobe.cuts.lines import line_of
 from backprobe.cuts.missing_edges import Cut, Dataflow
-from backprobe.cuts.parsed import parsed
+from backprobe.cuts.parsed import parsed_expression
 from backprobe.cuts.unrecorded import CERTAIN
 from backprobe.explain.about_entries import about, is_said, merged
 from backprobe.explain.all_zero import is_zero
@@ -191,7 +191,7 @@ def _of_part(flow: Dataflow, source: int, target: int) -> str:
     # The remedy for a flat part of a line, if the line uses the value only inside that part.
     flats = {mention.use.flat for mention in flow.mentions[target] if mention.source == source}
     text = flats.pop() if len(flats) == 1 else ""
-    return instead_of_flat(flat_operation(parsed(text)), flow.record.framework) if text else ""
+    return instead_of_flat(flat_operation(parsed_expression(text)), flow.record.framework)
 
 
 def zero_by_rule(flow: Dataflow, arrays: Arrays) -> list[str]:

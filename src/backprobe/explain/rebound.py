@@ -25,7 +25,7 @@ from backprobe.source.scopes import COMPREHENSIONS, Binding, How, SourceScope
 
 CODE = "rebound"
 MOST = 3
-"""A note shows at most this many of the lines that may have rebound the name."""
+"""A note shows at most this many lines that may have rebound the name, in addition to the last one."""
 LONGEST = 40  # the most characters of an expression that a headline quotes
 FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodType)
 
@@ -81,7 +81,10 @@ def rebound_finding(reason: Reason, framework: str, *after: str) -> Finding:
 
 
 def with_rebound(report: Report | None, error: BaseException) -> Report | None:
-    """Add the finding on an error caused by a rebound name to the report, or to a new one if there is none."""
+    """Add the finding on an error caused by a rebound name to the report, or to a new one if there is none.
+
+    The report stays unchanged if it has such a finding, or if no rebound name caused the error.
+    """
     reason = rebound_reason(error)
     if reason is None or (report is not None and report.of_kind(CODE)):
         return report

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from backprobe.cuts.missing_edges import Dataflow
 from backprobe.explain.overview import explain_all
 from backprobe.explain.text import say
-from backprobe.findings.phrasing import listed
+from backprobe.findings.phrasing import conjoined, listed
 from backprobe.findings.report import Finding, Report, grouped
 from backprobe.record.entries import GradStatus, Record
 from backprobe.record.several import of_output
@@ -42,19 +42,10 @@ def explain_in_each(record: Record, name: str, explain: Callable[[Record], Repor
     there = [key for key, one in entry.by_output.items() if one.status is GradStatus.OK]
     without = [key for key in reports if key not in there]
     code = "of_some" if there and without else "of_all" if there else "of_none"
-    heading = say(code, value=repr(name), outputs=_both(there), others=_both(without))
+    heading = say(code, value=repr(name), outputs=conjoined(there), others=conjoined(without))
     notes = dict.fromkeys(note for one in reports.values() for note in one.notes)
     notes.pop(say("own_grad", value=repr(name)), None)  # redundant, because the heading says which gradients exist
     return Report(heading, tuple(_merged(reports)), tuple(notes))
-
-
-def _both(keys: Sequence[str]) -> str:
-    """Join keys as text.
-
-    >>> _both(["ce", "kl", "l2"])
-    'ce, kl and l2'
-    """
-    return " and ".join(filter(None, (", ".join(keys[:-1]), *keys[-1:])))
 
 
 def _hung(reports: Mapping[str, Report]) -> Iterator[Finding]:
@@ -79,7 +70,7 @@ def _merged(reports: Mapping[str, Report]) -> Iterator[Finding]:
     every = [(key, one) for key, report in reports.items() for one in report.findings]
     for group in grouped(every, lambda pair: (pair[1].kind, pair[1].name, pair[1].headline, pair[1].source)):
         keys, first = list(dict.fromkeys(key for key, _ in group)), group[0][1]
-        about = [] if len(keys) == len(reports) else [say("about_outputs", outputs=_both(keys))]
+        about = [] if len(keys) == len(reports) else [say("about_outputs", outputs=conjoined(keys))]
         yield replace(first, facts=(*first.facts, *about))
 
 
@@ -93,5 +84,5 @@ def _reached(record: Record) -> Iterator[str]:
             groups.setdefault(there, []).append(entry.name)
     for there, names in sorted(groups.items(), key=lambda group: -len(group[0])):
         code = "reached_by_all" if there == keys else "reached_by_one" if len(there) == 1 else "reached_by_some"
-        others = _both([key for key in keys if key not in there])
-        yield say(code, outputs=_both(there), others=others, names=listed(names))
+        others = conjoined([key for key in keys if key not in there])
+        yield say(code, outputs=conjoined(there), others=others, names=listed(names))

@@ -1,4 +1,4 @@
-"""The texts of ``explain``: a sentence for each code. All findings of ``explain`` are made in this module.
+"""The texts of ``explain``: a sentence for each code. All findings but those about NaN and Inf are made here.
 
 If ``SENTENCES`` has both a code and the code with ``_next``, it is a cause (``causes.py``): its headline and its
 remedy.

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import linecache
 from collections.abc import Iterator, Sequence
-from itertools import takewhile
 
 from backprobe.cuts.missing_edges import Dataflow
 from backprobe.explain.text import finding, say
 from backprobe.findings.phrasing import listed, location
 from backprobe.findings.report import Finding
+from backprobe.record.names import common_path
 from backprobe.record.source import Source
 from backprobe.record.training import Untrained
 
@@ -18,7 +18,7 @@ from backprobe.record.training import Untrained
 def of_twins(flow: Dataflow, twins: Sequence[tuple[str, str]], one: Untrained) -> Finding:
     """Make the finding on parameters of an equal model, at the line that created the model again."""
     ran = [name for _, name in twins]
-    model = _common(ran)
+    model = common_path(name.rpartition(".")[0] for name in ran)
     step = one.calls[0].source if one.calls else None
     made, bound = _bound_after(step, one.held_by.partition(" ")[0], model) if step is not None else (None, None)
     facts = [say("twins_of", names=listed(ran))]
@@ -30,15 +30,9 @@ def of_twins(flow: Dataflow, twins: Sequence[tuple[str, str]], one: Untrained) -
     return finding(code, one.name, line, flow.record.framework, facts=facts, model=repr(model), optimizer=optimizer)
 
 
-def _common(names: Sequence[str]) -> str:
-    # The path of the innermost module that contains all of these.
-    steps = zip(*(name.split(".")[:-1] for name in names), strict=False)
-    return ".".join(each[0] for each in takewhile(lambda each: len(set(each)) == 1, steps))
-
-
 def _bound_after(step: Source, optimizer: str, model: str) -> tuple[Source | None, Source | None]:
     # Return the line that creates the optimizer, and the last later line in the same block that binds the model, or an
-    # object that contains it.
+    # object that contains it. Both are None if there are no such lines.
     text = "".join(linecache.getlines(step.file))
     try:
         tree = ast.parse(text)

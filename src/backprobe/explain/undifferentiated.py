@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from backprobe.cuts.missing_edges import Dataflow
 from backprobe.explain.about_entries import as_one, by_status, is_said, merged
-from backprobe.explain.cut_findings import cut_finding
+from backprobe.explain.cut_findings import cuts_before
 from backprobe.explain.text import finding, say
 from backprobe.explain.without_history import hidden_findings
 from backprobe.findings.phrasing import listed
@@ -57,8 +57,4 @@ def last_cut(record: Record) -> list[Finding]:
     if last is None or flow.entries[last].status not in CUT:
         return []
     before = flow.before([last])
-    cuts = [
-        cut_finding(flow, cut, flow.chain(flow.after(cut.mention.source), last))
-        for cut in flow.severing(before, {last})
-    ]
-    return merged(cuts or hidden_findings(flow, before))
+    return merged(cuts_before(flow, last, flow.severing(before, {last})) or hidden_findings(flow, before))

@@ -1,4 +1,4 @@
-"""Gradients that exist but are useless: turns notes from the iterations of a training into findings."""
+"""Gradients that exist but are useless: turns the notes on them into findings."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from backprobe.findings.known import Known
 from backprobe.findings.phrasing import listed, location, plural, uncommented
 from backprobe.findings.report import Finding, Report
 from backprobe.record.brief import place
-from backprobe.record.entries import GradStatus, Record
+from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.reasons import Note
-from backprobe.record.source import Source
+from backprobe.record.source import Source, place_of
 
 NOT_AGAIN = ("side_effect", "written_before_again")
 FEW = 2  # number of notes that get a sentence each
@@ -36,14 +36,19 @@ OF_PARAMETERS = (FLAT, TIMES_ZERO, CANCELS)
 
 
 def all_zero_in(record: Record, arrays: Arrays) -> list[str]:
-    """The names of all differentiated values if all of their gradients are exactly 0; else nothing."""
-    given = [one for at, one in enumerate(record.entries) if not one.inputs and at not in record.outputs]
-    found = [one for one in given if one.status is GradStatus.OK and one.held_grad is not None]
+    """The names of all inputs with a gradient if all of these gradients are exactly 0; else nothing."""
+    found = _inputs_with_gradients(record)
     return [one.name for one in found] if all(is_zero(arrays, one.held_grad) for one in found) else []
 
 
+def _inputs_with_gradients(record: Record) -> list[Entry]:
+    given = [one for at, one in enumerate(record.entries) if not one.inputs and at not in record.outputs]
+    return [one for one in given if one.status is GradStatus.OK and one.held_grad is not None]
+
+
 def with_useless(flow: Dataflow, report: Report, arrays: Arrays) -> Report:
-    """Adds the findings about useless gradients to a report, in front of those about missing ones.
+    """Add the findings about useless gradients to a report: those on the loss or the steps first, and the others before
+    findings on fewer parameters.
 
     If every gradient is 0, there is a single finding about this, with its causes below it.
     """
@@ -114,8 +119,7 @@ def with_zeros_kept(report: Report, record: Record, arrays: Arrays) -> Report:
 
     In a training, the note is only added if nothing was found: a finding may explain these gradients.
     """
-    given = [one for at, one in enumerate(record.entries) if not one.inputs and at not in record.outputs]
-    there = [one for one in given if one.status is GradStatus.OK and one.held_grad is not None]
+    there = _inputs_with_gradients(record)
     zero = [one.name for one in there if is_zero(arrays, one.held_grad)]
     if not zero or len(zero) == len(there) or (record.training is not None and not report.ok):
         return report
@@ -159,7 +163,7 @@ def _when(note: Note) -> str:
 
 
 def _consequences(notes: Sequence[Note]) -> list[str]:
-    # Return words for the heading: all parameters have a gradient, but some gradients are useless.
+    # Return words for the heading, which without them would say that all gradients are there.
     of_some = [note for note in notes if note.code in OF_PARAMETERS]
     others = {say(f"useless.{_variant(note)}", **note.fields): None for note in notes if note not in of_some}
     count = sum(int(note.fields["count"]) for note in of_some)
@@ -204,8 +208,7 @@ def _finding(flow: Dataflow, note: Note, arrays: Arrays) -> Finding:
 def _zero_operands(flow: Dataflow, at: Source | None, arrays: Arrays) -> Iterator[str]:
     # Yield the names that a line reads and that are 0 everywhere and not differentiated.
     for target, entry in enumerate(flow.entries):
-        line = entry.source
-        if at is None or line is None or (line.file, line.line) != (at.file, at.line):
+        if at is None or place_of(entry.source) != place_of(at):
             continue
         for mention in flow.mentions[target]:
             source = flow.entries[mention.source]

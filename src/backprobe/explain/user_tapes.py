@@ -10,7 +10,7 @@ from backprobe.cuts.in_line import argument_of, called_in, names_bound, names_in
 from backprobe.cuts.missing_edges import Dataflow
 from backprobe.cuts.operation_names import ASSIGNING
 from backprobe.explain.about_entries import COUNT, as_code, as_one, is_said, merged
-from backprobe.explain.cut_findings import cut_finding
+from backprobe.explain.cut_findings import cuts_before
 from backprobe.explain.instead import SIDES, value_at
 from backprobe.explain.text import finding, instead_of_flat, say
 from backprobe.findings.known import Known
@@ -103,19 +103,14 @@ def _cut(record: Record, one: NoneGiven, cut: CutOperation, names: str) -> Findi
     values = [asked.get(at, record.entries[at].name) for at in cut.values] or [one.name]
     value, plain = listed([*map(repr, values)]), values[0]
     flat = instead_of_flat(cut.operation.lower(), record.framework)
-    code = CUT_BY.get(cut.by) or (
-        "index"
-        if cut.operation.lower() in SIDES
-        else "comparison"
-        if cut.dtype == "bool"
-        else "no_derivative"
-        if cut.by is CutBy.NO_DERIVATIVE
-        else "sample.discrete"
-        if SAMPLING.search(cut.operation)
-        else "operation_dtype"
-        if cut.by is CutBy.CAST
-        else "operation_dtype.whole"
-    )
+    is_so = {
+        "index": cut.operation.lower() in SIDES,
+        "comparison": cut.dtype == "bool",
+        "no_derivative": cut.by is CutBy.NO_DERIVATIVE,
+        "sample.discrete": SAMPLING.search(cut.operation) is not None,
+        "operation_dtype": cut.by is CutBy.CAST,
+    }
+    code = CUT_BY.get(cut.by) or next((code for code, holds in is_so.items() if holds), "operation_dtype.whole")
     text = _text(cut)
     code = "parameter" if code == "assigned" and MAKING in text else code
     if code == "index" and not _is_argument(plain, cut.source.text):  # the operand has no name
@@ -184,8 +179,7 @@ def _mentioned(record: Record, one: NoneGiven) -> list[Finding]:
         return []
     severing = flow.severing(before, one.targets)
     cuts = [cut for cut in severing if not of_it.isdisjoint(flow.before([cut.mention.source]))]
-    chains = [flow.chain(flow.after(cut.mention.source), cut.target) for cut in cuts]
-    return merged([cut_finding(flow, cut, chain) for cut, chain in zip(cuts, chains, strict=True)])
+    return merged([found for cut in cuts for found in cuts_before(flow, cut.target, [cut])])
 
 
 def _left(record: Record, one: NoneGiven, names: str) -> list[Finding]:

@@ -9,9 +9,9 @@ from backprobe.cuts.cutting_operations import Use, uses
 from backprobe.cuts.lines import line_of
 from backprobe.cuts.mentions import NO_NUMBERS
 from backprobe.cuts.missing_edges import Dataflow
-from backprobe.cuts.unrecorded import hidden_cuts, unseen_calls
+from backprobe.cuts.unrecorded import Hidden, hidden_cuts, unseen_calls
 from backprobe.explain.about_entries import about, by_status, is_none, is_returned, scopes_of
-from backprobe.explain.cut_findings import cut_finding, hooks
+from backprobe.explain.cut_findings import cuts_before, hooks
 from backprobe.explain.instead import drawn_smoothly
 from backprobe.explain.text import say
 from backprobe.findings.known import Known
@@ -25,18 +25,15 @@ DIFFERENTIATED = "values that are differentiated"
 
 
 def without_history(flow: Dataflow, at: int) -> list[Finding]:
-    """The cuts between differentiated values and an entry, or the finding that its inputs are all frozen."""
+    """The findings on why an entry has no history: the cuts before it, or else what its status and inputs show."""
     entry, flow = flow.entries[at], Dataflow.of(flow.record, has_run=False)
     if is_none(entry):  # None is not computed from anything, so no line can cut it off
         return [by_status(flow, entry)]
     before = flow.before([at])
     severing = flow.severing(before, {at})
     cuts = [cut for cut in severing if not flow.edges[cut.target]] or [cut for cut in severing if cut.target == at]
-    if cuts:
-        return [cut_finding(flow, cut, flow.chain(flow.after(cut.mention.source), at)) for cut in cuts]
-    hidden = hidden_findings(flow, before, to=at)
-    if hidden:
-        return hidden
+    if found := cuts_before(flow, at, cuts) or hidden_findings(flow, before, to=at):
+        return found
     if entry.status in (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT):
         return [by_status(flow, entry)]
     return [_no_history_seen(flow, at, before)]
@@ -52,25 +49,31 @@ def hidden_findings(
     """
     found = []
     for each in sorted(among):
-        for text, use, place in hidden_cuts(flow.entries[each]):
+        for hidden in hidden_cuts(flow.entries[each]):
+            text = hidden.text
             if of is not None and text != _name_in(flow, of, each):
                 continue
             chain = () if to is None or to == each else flow.chain(flow.after(each), to)
-            facts = [say("hidden_to" if of is None else "hidden_of", value=f"`{text}`")]
-            found.append(
-                about(
-                    flow,
-                    use.kind,
-                    flow.entries[each],
-                    line_of(place, use.text),
-                    facts=facts,
-                    chain=chain,
-                    value=f"`{text}`",
-                    plain=text,
-                    text=f"`{use.text}`",
-                )
-            )
+            fact = say("hidden_to" if of is None else "hidden_of", value=f"`{text}`")
+            found.append(hidden_finding(flow, each, hidden, fact, chain))
     return found
+
+
+def hidden_finding(flow: Dataflow, at: int, hidden: Hidden, fact: str, chain: tuple[str, ...] = ()) -> Finding:
+    """Make the finding at a line that computes the entry ``at`` and cuts off an unrecorded value."""
+    value = f"`{hidden.text}`"
+    return about(
+        flow,
+        hidden.use.kind,
+        flow.entries[at],
+        line_of(hidden.line, hidden.use.text),
+        facts=[fact],
+        chain=chain,
+        value=value,
+        plain=hidden.text,
+        text=f"`{hidden.use.text}`",
+        converted=value,
+    )
 
 
 def _name_in(flow: Dataflow, at: int, line: int) -> str:
@@ -132,7 +135,7 @@ def _drawn(found: Finding, leaves: Iterable[Entry]) -> Finding:
 
 
 def _inherited(flow: Dataflow, at: int) -> int:
-    # The first value that was cut off among the inputs of an entry without a history.
+    # The value with which the missing history began: inputs of the same status are followed back.
     while flow.entries[at].is_because("inherited"):
         status = flow.entries[at].status
         before = next((one for one in flow.sources(at) if one < at and flow.entries[one].status is status), at)

@@ -16,11 +16,11 @@ from backprobe.exports import schema
 from backprobe.exports.places import Place
 from backprobe.record.statistics import COLUMNS, columns_for
 from backprobe.storage.runs.layout import INFO
-from backprobe.storage.runs.merged import LOGGED, RATIO, RunReader
+from backprobe.storage.runs.merged import LOGGED, OF_LOGGED, RATIO, RunReader
 from backprobe.storage.runs.reader import FileIndex, RankFile
 
 AT_ONCE = 1 << 18
-"""The number of rows in memory at the same time."""
+"""About the number of rows in memory at the same time."""
 
 
 def write_dataset(
@@ -35,11 +35,7 @@ def write_dataset(
 
 def _written_before(place: Place, reader: RunReader, format: str, fields: Any) -> dict[int, Any]:
     # Return what earlier exports wrote, by rank. Raises BadOption for anything except this run in this format.
-    inside = place.names()
-    found = {}
-    for name in inside:
-        if name.startswith("_rank-") and name.endswith(".json"):
-            found[int(name[len("_rank-") : -len(".json")])] = place.read_json(name)
+    inside, found = place.names(), schema.ranks_in(place)
     wanted = {"format": schema.FORMAT, "files": format, "fields": None if fields is None else list(fields)}
     differs = [key for one in found.values() for key, value in wanted.items() if one.get(key) != value]
     is_other = any(
@@ -97,15 +93,15 @@ class _Rank:
     def _write_part(self, part: dict[str, Any], low: int, high: int) -> None:
         folder = self._folder(part["first_step"])
         with self._file("steps", folder, schema.steps(self.arrow)) as write:
-            write(self._steps(low, high))
+            write(steps_table(self.arrow, self.index, low, high))
         if self.has_histograms:
             with self._file("histograms", folder, schema.histograms(self.arrow)) as write:
                 write(self._histograms(low, high))
         with self._file("rows", folder, schema.rows(self.arrow)) as write:
             size = max(1, AT_ONCE // max(1, len(self.keys)))
-            names = Texts(self.arrow, self.keys, self.index)
+            texts = Texts(self.arrow, self.keys, self.index)
             for at in range(low, high, size):
-                write(self._rows(names, at, min(at + size, high)))
+                write(rows_table(self.file, texts, at, min(at + size, high), self.columns))
 
     @contextmanager
     def _file(self, table: str, folder: tuple[str, str], wanted: Any) -> Iterator[Any]:
@@ -118,14 +114,6 @@ class _Rank:
             else:
                 with installed("pyarrow.ipc", asked=self.place.asked).new_file(file, wanted) as writer:
                     yield writer.write_table
-
-    def _steps(self, low: int, high: int) -> Any:
-        info, attempts = self.index.info[low:high], self.index.attempt_of[low:high]
-        columns = {"attempt": attempts, **{name: info[name].copy() for name in INFO.names or ()}}
-        return self.arrow.table(columns).cast(schema.steps(self.arrow))
-
-    def _rows(self, texts: Texts, low: int, high: int) -> Any:
-        return rows_table(self.file, texts, low, high, self.columns)
 
     def _histograms(self, low: int, high: int) -> Any:
         info, attempts = self.index.info["step"], self.index.attempt_of
@@ -189,6 +177,13 @@ class Texts:
         return self.arrow.DictionaryArray.from_arrays(self.codes[column][places], self.lists[column])
 
 
+def steps_table(arrow: Any, index: FileIndex, low: int, high: int) -> Any:
+    """The facts about each step of a rank in a range of steps as an Arrow table."""
+    info = index.info[low:high]
+    columns = {"attempt": index.attempt_of[low:high], **{name: info[name].copy() for name in INFO.names or ()}}
+    return arrow.table(columns).cast(schema.steps(arrow))
+
+
 def rows_table(file: RankFile, texts: Texts, low: int, high: int, columns: Sequence[str] = COLUMNS) -> Any:
     """The rows of a rank in a range of steps as an Arrow table."""
     arrow, index = texts.arrow, texts.index
@@ -222,5 +217,5 @@ def _columns(fields: Sequence[str]) -> tuple[str, ...]:
     wanted = {"rms" if field == RATIO else field.rpartition(".")[2] for field in fields if field != LOGGED}
     needed = {"count", "finite", *columns_for(wanted)}
     if LOGGED in fields:
-        needed |= {"nan", "posinf", "neginf", "sum"}
+        needed |= {*OF_LOGGED}
     return tuple(column for column in COLUMNS if column in needed)

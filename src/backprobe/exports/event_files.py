@@ -14,9 +14,8 @@ from backprobe.errors import BadOption, installed
 from backprobe.exports.places import is_url
 from backprobe.record.statistics import columns_for, statistic
 from backprobe.storage.runs.layout import RowKey
-from backprobe.storage.runs.merged import LOGGED, RATIO, RunReader, logged
+from backprobe.storage.runs.merged import LOGGED, NOT_FINITE, OF_LOGGED, RATIO, RunReader, logged
 
-NOT_FINITE = ("nan", "posinf", "neginf")
 FIELDS = ("value.rms", "grad.rms", "param.rms", RATIO, LOGGED)
 STATE = "backprobe.json"
 """The file that stores which steps were exported. It is needed because event files can only be appended to."""
@@ -122,7 +121,7 @@ def _numbers(
     attempts = numpy.append(made, numpy.full(len(info) - len(made), made[-1] if len(made) else 0))
     new = numpy.flatnonzero((info["step"] > last) | (attempts > attempt))
     rows = reader.rows()
-    names = {field: [name for name, kind in rows if kind == field.partition(".")[0]] for field in fields}
+    names = {field: reader.names_of(field.partition(".")[0]) for field in fields}
     size = max(1, AT_ONCE // max(1, len(rows)))
     for low in range(int(new[0]) if len(new) else len(info), len(info), size):
         high = min(low + size, len(info))
@@ -140,7 +139,7 @@ def _numbers(
 def _field(reader: RunReader, rows: Any, names: list[str], field: str, low: int, high: int) -> tuple[Any, Any]:
     # Return a field of some names in a range of steps, and a mask of the numbers that exist: names × steps.
     kind, _, which = ("update", ".", "rms") if field == RATIO else field.partition(".")
-    wanted = ("count", "finite", "nan", "posinf", "neginf", "sum") if field == LOGGED else columns_for([which])
+    wanted = OF_LOGGED if field == LOGGED else columns_for([which])
 
     def columns(kind: str, wanted: Sequence[str]) -> dict[str, Any]:
         keys = [(name, kind) for name in names]

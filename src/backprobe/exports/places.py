@@ -48,13 +48,13 @@ class Place:
         return self.fs.PyFileSystem(self.fs.FSSpecHandler(system)), root
 
     def path(self, *parts: str) -> str:
-        """Return a path below the folder."""
-        return "/".join([self.root.rstrip("/"), *parts])
+        """A path below the folder; without parts, the folder itself."""
+        return "/".join([self.root.rstrip("/"), *parts]) if parts else self.root
 
     def names(self, *parts: str) -> list[str]:
         """The names in a subfolder; none if the subfolder does not exist."""
         with self._failing():
-            selector = self.fs.FileSelector(self.path(*parts) if parts else self.root, allow_not_found=True)
+            selector = self.fs.FileSelector(self.path(*parts), allow_not_found=True)
             return sorted(one.base_name for one in self.system.get_file_info(selector))
 
     def read_json(self, name: str) -> Any:
@@ -76,10 +76,7 @@ class Place:
         *folders, name = parts
         hidden = self.path(*folders, f".{name}.part")
         with self._failing():
-            if folders:
-                self.system.create_dir(self.path(*folders), recursive=True)
-            else:
-                self.system.create_dir(self.root, recursive=True)
+            self.system.create_dir(self.path(*folders), recursive=True)
             with self.system.open_output_stream(hidden) as file:
                 yield file
             self.system.move(hidden, self.path(*parts))

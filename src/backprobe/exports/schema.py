@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from backprobe.exports.places import Place
 from backprobe.record.statistics import COLUMNS
 
 FORMAT = 1
@@ -20,6 +21,13 @@ SPAN = 1024
 """The number of steps in a part."""
 TABLES = ("rows", "steps", "histograms")
 META = "_rank-{}.json"
+
+
+def ranks_in(place: Place) -> dict[int, Any]:
+    """What earlier exports wrote to the files ``META``, by rank. Raises BadRun for a file that is not JSON."""
+    before, after = META.split("{}")
+    names = [one for one in place.names() if one.startswith(before) and one.endswith(after)]
+    return {int(one.removeprefix(before).removesuffix(after)): place.read_json(one) for one in names}
 
 
 def rows(arrow: Any) -> Any:

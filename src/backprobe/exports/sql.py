@@ -15,10 +15,9 @@ import numpy
 
 from backprobe.errors import BadOption, installed
 from backprobe.exports import schema
-from backprobe.exports.dataset import AT_ONCE, Texts, rows_table
+from backprobe.exports.dataset import AT_ONCE, Texts, rows_table, steps_table
 from backprobe.record.brief import cut, written
 from backprobe.record.statistics import COLUMNS
-from backprobe.storage.runs.layout import INFO
 from backprobe.storage.runs.merged import RunReader
 
 MEMORY = "1GB"
@@ -139,7 +138,6 @@ def tables(reader: RunReader, asked: str) -> dict[str, Any]:
     steps = []
     for rank, file in reader.ranks.items():
         index = file.index()
-        columns = {"attempt": index.attempt_of, **{name: index.info[name].copy() for name in INFO.names or ()}}
-        table = arrow.table(columns).cast(schema.steps(arrow))
+        table = steps_table(arrow, index, 0, len(index.info))
         steps.append(table.append_column("rank", arrow.array([rank] * len(table), arrow.int32())))
     return {"rows": Stream(reader, arrow), "steps": arrow.concat_tables(steps)}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,8 @@ from backprobe.exports import schema
 from backprobe.exports.places import Place
 from backprobe.record.exponents import Exponents
 from backprobe.record.source import Source
-from backprobe.record.statistics import COLUMNS, NOTHING
-from backprobe.storage.runs.layout import RowKey, StepData
+from backprobe.record.statistics import COLUMNS
+from backprobe.storage.runs.layout import RowKey, StepData, blank
 from backprobe.storage.runs.writer import RunWriter
 
 Read = dict[tuple[int, int], NDArray[numpy.float64]]
@@ -27,8 +29,7 @@ class Dataset:
 
     def __init__(self, place: Place) -> None:
         self.place, self.arrow = place, place.arrow
-        names = [one for one in place.names() if one.startswith("_rank-") and one.endswith(".json")]
-        self.ranks = {int(one[len("_rank-") : -len(".json")]): place.read_json(one) for one in names}
+        self.ranks = dict(sorted(schema.ranks_in(place).items()))
         if not self.ranks:
             raise BadRun(
                 f"{place.shown} has no export of a run",
@@ -36,7 +37,6 @@ class Dataset:
                 found=f"no {schema.META.format(0)}",
                 next="run.export(path), and then bp.open_run(path)",
             )
-        self.ranks = dict(sorted(self.ranks.items()))
         for rank, meta in self.ranks.items():
             self._check(rank, meta)
 
@@ -67,15 +67,14 @@ class Dataset:
 
     def rows(self) -> Any:
         """The table of all rows as a ``pyarrow.dataset.Dataset``, which is read lazily."""
-        dataset = installed("pyarrow.dataset", asked=self.place.asked)
-        return self._of(dataset, "rows", schema.rows(self.arrow))
+        return self._of("rows", schema.rows(self.arrow))
 
     def steps(self) -> Any:
         """The table of all steps."""
-        dataset = installed("pyarrow.dataset", asked=self.place.asked)
-        return self._of(dataset, "steps", schema.steps(self.arrow))
+        return self._of("steps", schema.steps(self.arrow))
 
-    def _of(self, dataset: Any, table: str, columns: Any) -> Any:
+    def _of(self, table: str, columns: Any) -> Any:
+        dataset = installed("pyarrow.dataset", asked=self.place.asked)
         hive = dataset.partitioning(
             self.arrow.schema([("rank", self.arrow.int32()), ("first_step", self.arrow.int64())]), flavor="hive"
         )
@@ -156,26 +155,20 @@ class _Unpacking:
         places = {(key.name, key.kind): at for at, key in enumerate(keys)}
         with self.dataset.reading(*files[2]):
             counted = self._counted(files[2], attempt, places)
-        waiting = iter(sorted(info, key=lambda one: one["step"]))
-        one = next(waiting, None)
-        blank = numpy.array(NOTHING)[:, None].repeat(len(keys), axis=1)
+        waiting = deque(sorted(info, key=lambda one: one["step"]))
+        empty = blank(len(keys))
         with self.dataset.reading(*files[0]):
             for steps, matrices in self._matrices(files[0], attempt, places):
                 for step, matrix in zip(steps, matrices, strict=True):
-                    while one is not None and one["step"] < step:
-                        yield _step(one, blank, counted)
-                        one = next(waiting, None)
-                    if one is not None and one["step"] == step:
-                        yield _step(one, matrix, counted)
-                        one = next(waiting, None)
-        while one is not None:
-            yield _step(one, blank, counted)
-            one = next(waiting, None)
+                    while waiting and waiting[0]["step"] < step:
+                        yield _step(waiting.popleft(), empty, counted)
+                    if waiting and waiting[0]["step"] == step:
+                        yield _step(waiting.popleft(), matrix, counted)
+        yield from (_step(one, empty, counted) for one in waiting)
 
     def _counted(self, file: list[str], attempt: int, places: Any) -> dict[int, dict[int, Exponents]]:
         found: dict[int, dict[int, Exponents]] = {}
-        place = self.dataset.place
-        if not place.names(*file[:-1]):
+        if not self.dataset.place.names(*file[:-1]):
             return found
         for one in self._table(file):
             if one["attempt"] == attempt:
@@ -210,8 +203,7 @@ class _Unpacking:
                 continue
             steps, when = numpy.unique(table["step"].to_numpy(), return_inverse=True)
             at = _places(table, places)
-            found = numpy.empty((len(steps), len(COLUMNS), len(places)))
-            found[...] = numpy.array(NOTHING)[:, None]
+            found = numpy.stack([blank(len(places))] * len(steps))
             for number, column in enumerate(COLUMNS):
                 found[when, number, at] = table[column].to_numpy()
             yield steps.tolist(), found
@@ -248,13 +240,4 @@ def _step(info: dict[str, Any], matrix: Any, counted: dict[int, dict[int, Expone
 
 
 def _with_gaps(step: StepData, said: Any) -> StepData:
-    return StepData(
-        step.step,
-        step.matrix,
-        step.time,
-        step.backwards,
-        step.skipped,
-        step.exponents,
-        [(name, kind, code) for name, kind, code in said],
-        step.uncleared,
-    )
+    return replace(step, gaps=[(name, kind, code) for name, kind, code in said])

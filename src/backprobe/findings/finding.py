@@ -60,7 +60,10 @@ class Finding:
     """Its severity, as a level of SARIF."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The finding as plain data for ``json.dumps``: its fields by name, ``source`` as file, line and text."""
+        """The finding as plain data for ``json.dumps``, with ``source`` as file, line and text.
+
+        It has all fields by name but ``fields``, ``lines``, ``edits`` and ``known``.
+        """
         return {one.name: plain(getattr(self, one.name)) for one in fields(self) if one.compare}
 
     def __repr__(self) -> str:

@@ -9,7 +9,6 @@ import os
 import re
 import tokenize
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
 
 from backprobe.record.brief import path, place
 from backprobe.record.entries import Entry
@@ -33,13 +32,6 @@ Where = Callable[[Source], str]
 
 Choices = tuple[tuple[str, ...], ...]
 """A folded name: for each of its parts, the alternatives."""
-
-
-class Placed(Protocol):
-    """An object with a line of source, or None."""
-
-    @property
-    def source(self) -> Source | None: ...
 
 
 def listed(names: Sequence[object], most: int = MOST) -> str:
@@ -126,6 +118,15 @@ def braced(choices: Sequence[str]) -> str:
     return "{" + ",".join([*written, *(each for each in choices if each not in known)]) + "}"
 
 
+def conjoined(names: Sequence[str]) -> str:
+    """Join names as text.
+
+    >>> conjoined(["ce", "kl", "l2"])
+    'ce, kl and l2'
+    """
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+
+
 def plural(count: int, what: str) -> str:
     """Return a number with the word for what it counts.
 
@@ -155,10 +156,10 @@ def short(source: Source) -> str:
     return place(source.file, source.line)
 
 
-def places(findings: Iterable[Placed]) -> Where:
-    """Return a function that writes the place of a finding: by file name, or by path if two files share a name."""
+def places(sources: Iterable[Source | None]) -> Where:
+    """Return a function that writes the place of a line: by file name, or by path if two of the files share a name."""
     files: dict[str, set[str]] = {}
-    for file in (one.source.file for one in findings if one.source is not None):
+    for file in (source.file for source in sources if source is not None):
         files.setdefault(os.path.basename(file), set()).add(file)
     twice = {file for same in files.values() if len(same) > 1 for file in same}
     return lambda source: (path if source.file in twice else place)(source.file, source.line)

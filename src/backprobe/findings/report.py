@@ -13,16 +13,16 @@ from typing import Any, NoReturn, TypeVar
 
 from backprobe.errors import UnknownAttribute, indented
 from backprobe.findings.finding import Finding, plain
-from backprobe.findings.phrasing import places
+from backprobe.findings.phrasing import places, plural
 from backprobe.findings.sarif import sarif
 from backprobe.findings.wrapping import fitted
 from backprobe.markup import Printed, element, joined, numbered, shown
 
 T = TypeVar("T")
 FEW, WHOLE = 5, 2
-"""With at most this many causes, a printed report shows all in full; with more, only the first ones."""
+"""With at most ``FEW`` causes, a printed report shows all in full; with more, the first ``WHOLE``."""
 SCREEN = 48
-"""A report with many causes shows two of them in full if both fit into this number of lines, and one otherwise."""
+"""If a report with more causes than that would be longer than this number of lines, only one is shown in full."""
 LINE = 78
 """The width, in characters, of a cause that is shown in one line."""
 REST = "  {first} to {last} are cut short here: report.findings has them in full, and so has --json"
@@ -30,7 +30,7 @@ REST = "  {first} to {last} are cut short here: report.findings has them in full
 
 @dataclass(frozen=True, repr=False)
 class Report(Printed):
-    """The result of a verb: its findings, the causes first, and notes on what could not be judged and why.
+    """The result of a verb: its findings, the causes first, and notes, such as on what could not be judged and why.
 
     ``heading`` is the result in a sentence. ``ok`` is True if nothing was found, and ``complete`` is True if everything
     that the verb judges was judged. A report is a collection of its findings: its length is their number, and it is
@@ -130,11 +130,11 @@ class Report(Printed):
         return fitted(in_lines(self.heading, self.findings, self.notes, whole))
 
     def __repr__(self) -> str:
-        found = f"; {len(self.findings)} finding{'s' * (len(self.findings) != 1)}" if self.findings else ""
+        found = f"; {plural(len(self.findings), 'finding')}" if self.findings else ""
         return f"<{type(self).__name__}: {self.heading}{found}>"
 
     def _repr_html_(self) -> str:
-        where = places(self.findings)
+        where = places(one.source for one in self.findings)
         found = numbered(
             [
                 joined([root._html(where), numbered([each._html(where) for each in beneath])])
@@ -150,7 +150,7 @@ def in_lines(heading: str, findings: Sequence[Finding], notes: Sequence[str], wh
 
     With ``whole``, a report with more than ``FEW`` causes shows only so many in full, and the others in one line each.
     """
-    found, roots, where = [], arranged(findings), places(findings)
+    found, roots, where = [], arranged(findings), places(one.source for one in findings)
     whole = len(roots) if whole is None or len(roots) <= FEW else whole
     for number, (root, beneath) in enumerate(roots[:whole], 1):
         mark = f"  {number}. " if len(roots) > 1 else "  "
@@ -168,7 +168,8 @@ def in_lines(heading: str, findings: Sequence[Finding], notes: Sequence[str], wh
 def arranged(findings: Sequence[Finding]) -> list[tuple[Finding, list[Finding]]]:
     """Return the findings that follow from no other, each with the findings that follow from it.
 
-    Facts that the cause already states are removed from the findings below it.
+    Facts that begin with the headline of the cause are removed from the findings below it, and so is the remedy if both
+    have the same.
     """
     places = {one.headline: at for at, one in reversed([*enumerate(findings)]) if not one.cause}
     found: dict[int, list[Finding]] = {at: [] for at, one in enumerate(findings) if one.cause not in places}

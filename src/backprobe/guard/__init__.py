@@ -61,8 +61,8 @@ def guard(
     - ``allow`` are patterns of names: outputs and parameters that are not checked, and places where NaN or Inf may
       begin.
     - ``capture`` is a new folder, into which the first failing step is written: the batch, parameters, buffers and
-      random states from before the forward pass, and the recording. ``bp.replay`` runs the step again. This option
-      requires a model.
+      random states from before the forward pass, and the recording. ``bp.replay`` runs the step again. Except in JAX,
+      this option requires a model.
 
     Gradients of a loss that a ``GradScaler`` has scaled do not raise while it can lower its scale, because it then
     skips the step.
@@ -170,12 +170,12 @@ class Guard:
 
 
 def _held(frame: FrameType) -> list[Any]:
-    # The values of the names that a frame's code reads.
+    # Return the values of the names that a frame's code reads, with those inside containers.
     return [leaf for name in names_loaded(frame.f_code) for _, leaf in leaves(name_in(frame, name))]
 
 
 def _warn_of_others(opened: object, frame: FrameType, guarded: Backend) -> None:
-    # Warn at the end of a block if its values belong to another framework, imported while the block ran.
+    # Warn at the end of a block without a backward pass, if its values belong to other frameworks than the guarded one.
     if isinstance(opened, BlockGuard) and opened.has_passed:
         return
     held = _held(frame)
@@ -185,7 +185,7 @@ def _warn_of_others(opened: object, frame: FrameType, guarded: Backend) -> None:
 
 
 def _backend_of(frame: FrameType) -> Backend:
-    # The backend of the values that the block can read, or that its function or a caller mentions.
+    # Return the backend of the values that the block can read, or else one that its function or a caller mentions.
     for one in users_frames(frame):
         held = _held(one)
         with suppress(NoBackend):

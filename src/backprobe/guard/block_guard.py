@@ -91,7 +91,7 @@ class GuardedBlock(LoopPart):
             raise NotFinite(headline or text.in_block(report), report)
 
     def _is_of_scaled(self, report: Report, record: Record) -> bool:
-        # Did NaN or Inf begin in gradients that the program computed after it had scaled the loss, and does the scaler
+        # Did NaN or Inf begin in values that were recorded after the program had scaled the loss, and does the scaler
         # handle such an overflow? Used for gradients that are computed without ``backward()``.
         count, handles = self.scaled or (0, bool)
         before = {

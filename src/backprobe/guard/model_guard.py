@@ -66,7 +66,9 @@ class ModelGuard:
             raise error if self.capture is None else self.capture.written(error, calls[::-1], record, True)
 
     def known_of_pass(self, calls: Sequence[PassedCall], bad: Found) -> tuple[Report, Record | None]:
-        """Repeat and differentiate the calls of a pass, last call first, and return the first report with a cause."""
+        """Repeat and differentiate the calls of a pass, last call first. Return the first report with a cause, or the
+        first report if none has one, and its recording.
+        """
         reports = [self._of_pass(call, bad) for call in calls]
         return next((one for one in reports if one[0].of_kind("born", "born_backward")), reports[0])
 

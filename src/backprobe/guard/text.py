@@ -80,49 +80,30 @@ def came_in(call: GuardedCall, came: Found) -> Report:
 def unexplained_call(call: GuardedCall, found: Found, why: Reason) -> Report:
     """The report on a call that returned NaN or Inf for an unknown reason."""
     asked = call_of(call)
-    headline = f"{word(found)} comes out of {asked}; where it began is not known: {why}"
-    return _unknown(
-        asked,
-        call.see_lines,
-        f":return{next(iter(found))}",
-        headline,
-        tuple(f"':return{path}': {count}" for path, count in found.items()),
-    )
+    facts = [f"':return{path}': {count}" for path, count in found.items()]
+    what = f"{word(found)} comes out of {asked}"
+    return _unknown(asked, call.see_lines, f":return{next(iter(found))}", what, why, facts)
 
 
 def unexplained_pass(call: GuardedCall, found: Found, why: Reason) -> Report:
     """The report on a backward pass that left NaN or Inf for an unknown reason."""
     asked = call_of(call)
-    headline = (
-        f"{word(found)} comes from the backward of {asked}, or from elsewhere; where it began is not known: {why}"
-    )
-    return _unknown(
-        asked,
-        call.see_lines,
-        next(iter(found)),
-        headline,
-        tuple(f"the gradient of {name!r}: {count}" for name, count in list(found.items())[:4]),
-    )
+    facts = [f"the gradient of {name!r}: {count}" for name, count in list(found.items())[:4]]
+    what = f"{word(found)} comes from the backward of {asked}, or from elsewhere"
+    return _unknown(asked, call.see_lines, next(iter(found)), what, why, facts)
 
 
 def unexplained_gradient(asked: GuardedGradient, found: Found, is_value: bool, why: Reason) -> Report:
     """The report on a gradient that is NaN or Inf for an unknown reason."""
-    which = "the value" if is_value else "a gradient"
-    headline = f"{word(found)} is in {which} of {asked.asked}; where it began is not known: {why}"
-    return _unknown(
-        asked.asked,
-        asked.see_lines,
-        next(iter(found)) or "return",
-        headline,
-        tuple(
-            f"{'the value' if is_value else f'the gradient of {name!r}'}: {count}"
-            for name, count in list(found.items())[:4]
-        ),
-    )
+    named = [("the value" if is_value else f"the gradient of {name!r}", count) for name, count in found.items()]
+    facts = [f"{name}: {count}" for name, count in named[:4]]
+    what = f"{word(found)} is in {'the value' if is_value else 'a gradient'} of {asked.asked}"
+    return _unknown(asked.asked, asked.see_lines, next(iter(found)) or "return", what, why, facts)
 
 
-def _unknown(call: str, next: str, name: str, headline: str, facts: tuple[str, ...]) -> Report:
-    finding = Finding("unknown", name, headline, None, facts, (), next)
+def _unknown(call: str, next: str, name: str, what: str, why: Reason, facts: Sequence[str]) -> Report:
+    headline = f"{what}; where it began is not known: {why}"
+    finding = Finding("unknown", name, headline, None, tuple(facts), (), next)
     return Report(f"NaN or Inf, and where it began in {call} is not known", (finding,))
 
 

@@ -18,7 +18,7 @@ import numpy
 from backprobe.findings.phrasing import quoted
 from backprobe.findings.report import Finding
 from backprobe.health.record_arrays import MOST, RecordArrays, rms
-from backprobe.record.graph import NUMBER, Graph
+from backprobe.record.graph import NUMBER, Graph, reached
 from backprobe.record.names import split
 from backprobe.record.nested_scopes import is_return
 from backprobe.rules.depth import FEWEST, MEND, ORDER, along, said
@@ -53,11 +53,7 @@ def _is_part(arrays: RecordArrays, layers: Sequence[Layer], of: Sequence[Layer])
     # Is the series ``layers`` interleaved with the series ``of``, as activations are with the layers before them?
     (first, last), (begin, end) = [(one[0].at, one[-1].at) for one in (layers, of)]
     shared = min(last, end) - max(first, begin)
-    return 2 * shared > last - first and _is_on(arrays.graph, begin, last) and _is_on(arrays.graph, first, end)
-
-
-def _is_on(graph: Graph, start: int, end: int) -> bool:
-    return start == end or _leads(graph, start, end)
+    return 2 * shared > last - first and _leads(arrays.graph, begin, last) and _leads(arrays.graph, first, end)
 
 
 def _large(arrays: RecordArrays, scale: float) -> Iterator[Finding]:
@@ -112,16 +108,8 @@ def _chains(arrays: RecordArrays, ordered: Sequence[int]) -> list[list[int]]:
 
 
 def _leads(graph: Graph, start: int, end: int) -> bool:
-    # Is one value computed from another, along edges?
-    seen, pending = {end}, [end]
-    while pending:
-        for at in graph.inputs[pending.pop()]:
-            if at == start:
-                return True
-            if at not in seen and at > start:
-                seen.add(at)
-                pending.append(at)
-    return False
+    # Is one value computed from another, along edges, or are they the same value?
+    return start in reached([end], lambda one: [at for at in graph.inputs[one] if at >= start])
 
 
 def _loops(arrays: RecordArrays) -> Iterator[list[Layer]]:

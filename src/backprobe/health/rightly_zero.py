@@ -142,7 +142,7 @@ def _is_gradient(arrays: RecordArrays, at: int) -> bool:
 
 
 def _empty(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> list[int]:
-    # The consumers of the value if all of them are empty tensors.
+    # The consumers of the value, if none of them has a gradient and all of them are empty tensors.
     users = list(arrays.graph.consumers[at])
     return users if not consumers and all(0 in (arrays.entries[one].shape or ()) for one in users) else []
 

@@ -20,7 +20,7 @@ FEWEST = 8  # distinct rows: a healthy unit is 0 for all of them by chance in on
 
 
 def check(arrays: RecordArrays) -> Iterator[Finding]:
-    """Check each entry that is a ReLU, a tanh or a sigmoid of its only input."""
+    """Check each entry that is a ReLU, a tanh or a sigmoid of its only input, or the result of a layer."""
     for at, (entry, value) in enumerate(zip(arrays.entries, arrays.values, strict=True)):
         if value is None or value.dtype.kind == "c" or value.ndim < 2 or arrays.grads[at] is None:
             continue  # an entry without a gradient cannot pass one to its units

@@ -20,7 +20,9 @@ ADDS = frozenset({"append", "appendleft", "add", "extend", "insert", "put", "upd
 def filled_at(
     holder: Holder, made: Source | None, without: str = "{}.detach()", *, is_carried: bool
 ) -> tuple[Source | None, str]:
-    """The line that stores an object of an earlier step in its holder, and the replacement to write; None if not found.
+    """The line that stores an object of an earlier step in its holder, and the replacement to write.
+
+    If no such line is found, these are None and an empty text.
 
     The line is searched in the file that created the object, and then in the file of the variable. Of several lines,
     the nearest one to the creating line is taken, or the last one in the variable's function. ``without`` is the
@@ -90,9 +92,7 @@ def _items(node: ast.expr) -> Iterator[ast.expr]:
     while True:
         yield node
         match node:
-            case ast.Subscript(value=inside):
-                node = inside
-            case ast.Call(func=ast.Attribute(value=inside, attr="setdefault" | "get")):
+            case ast.Subscript(value=inside) | ast.Call(func=ast.Attribute(value=inside, attr="setdefault" | "get")):
                 node = inside
             case _:
                 return
@@ -118,7 +118,7 @@ def _depth(statement: ast.AST) -> int:
 def _without_graph(
     text: str, value: ast.expr, name: str, is_carried: bool, is_error: bool, is_inside: bool, without: str
 ) -> str:
-    # The line, with the stored value detached from its graph.
+    # The line, with the stored value detached from its graph; or advice, if the line cannot be rewritten like this.
     if is_carried and not isinstance(value, ast.BinOp):
         return f"{name} = {without.format(name)} before the next step uses it"
     if value.end_lineno != value.lineno or value.end_col_offset is None or not text.isascii():

@@ -10,13 +10,12 @@ from typing import Any
 
 from backprobe.backends.memory import Alive, MeasuredMemory, MemoryHearing, Saved
 from backprobe.errors import BadOption
-from backprobe.markup import Html, Printed, element, shown
 from backprobe.memory.filled_at import filled_at, put_into
 from backprobe.memory.holders import Holder, Holders
 from backprobe.memory.text import about_cycle, about_gradients, about_hooks, heading, size, where
 from backprobe.record.options import Option
 from backprobe.record.source import Source
-from backprobe.show.number_table import columns, html_table, text_table
+from backprobe.show.number_table import Cells, NumberTable
 from backprobe.show.text import printable
 
 TITLES = ("line", "module", "operation", "tensors", "kept")
@@ -30,8 +29,9 @@ class Held:
 
     ``kind`` is ``graphs``, ``arrays``, ``cycle``, ``hooks`` or ``gradients``. ``path`` is the path to the object from a
     variable, such as ``losses[…]``. It is empty if no variable leads to the object. ``graphs`` is the number of earlier
-    steps, and ``bytes`` the memory that they kept for backward. ``source`` is the line that stores the object, and
-    ``next`` the code to write instead. ``tried`` describes the result if a script was run again with this code.
+    steps, and ``nbytes`` the memory that they kept for backward. ``source`` is the line that stores the object, or else
+    the line that made it. ``text`` says all of this in a sentence. ``next`` is the code to write instead, and ``tried``
+    describes the result if a script was run again with this code.
     """
 
     kind: str
@@ -48,7 +48,7 @@ class Held:
 
 
 @dataclass(repr=False)
-class MemoryReport(Printed):
+class MemoryReport(NumberTable):
     """The memory that a block kept for backward, and the objects that outlived their step. Prints as a table and
     findings.
 
@@ -135,9 +135,8 @@ class MemoryReport(Printed):
         self.device_peak = measured.device_peak
         self.held = (*_of_graphs(measured.alive, frame), *_of_others(measured))
 
-    @property
-    def _rows(self) -> list[Sequence[str]]:
-        return [
+    def _parts(self) -> tuple[str, Cells, Sequence[Cells], Sequence[str]]:
+        rows = [
             (
                 printable(where(one.source)),
                 printable(one.module or "–"),
@@ -147,27 +146,16 @@ class MemoryReport(Printed):
             )
             for one in self.saved[:FEW]
         ]
-
-    def _findings(self) -> list[str]:
         left = len(self.saved) - FEW
         more = [f"… {left:,} lines more"] if left > 0 else []
         said = [
             "\n  ".join([one.text, *[f"next: {one.next}"] * bool(one.next), *[one.tried] * bool(one.tried)])
             for one in self.held
         ]
-        return [*more, *said]
+        return heading(self), TITLES if self.saved else (), rows, [*more, *said]
 
     def __repr__(self) -> str:
         return f"<backprobe.MemoryReport: {heading(self)}>"
-
-    def __str__(self) -> str:
-        table = text_table(TITLES, self._rows, columns()) if self.saved else []
-        return "\n".join([heading(self), *table, *self._findings()])
-
-    def _repr_html_(self) -> Html:
-        lines = [element("div", line, class_="note") for line in self._findings()]
-        table = html_table(TITLES, self._rows) if self.saved else Html()
-        return shown(element("div", heading(self), class_="heading"), table, *lines)
 
 
 def _of_graphs(alive: Sequence[Alive], frame: FrameType) -> list[Held]:
@@ -182,12 +170,17 @@ def _of_graphs(alive: Sequence[Alive], frame: FrameType) -> list[Held]:
             lost.append(one)
         else:
             found.setdefault((one.kind, holder.path.partition("[")[0]), (holder, []))[1].append(one)
-    grown = [(holder, own) for holder, own in found.values() if len(frozenset().union(*(one.steps for one in own))) > 1]
+    grown = [(holder, own) for holder, own in found.values() if len(_steps(own)) > 1]
     return [*(_held(holder, own) for holder, own in grown), *([] if grown else _cycles(lost))]
 
 
+def _steps(own: Sequence[Alive]) -> frozenset[int]:
+    # The steps of some objects together.
+    return frozenset().union(*(one.steps for one in own))
+
+
 def _held(holder: Holder, own: Sequence[Alive]) -> Held:
-    steps = frozenset().union(*(one.steps for one in own))
+    steps = _steps(own)
     of_step: dict[frozenset[int], list[int]] = defaultdict(list)
     for one in own:
         of_step[one.steps].append(one.nbytes)
@@ -215,7 +208,7 @@ def _cycles(lost: Sequence[Alive]) -> list[Held]:
             cycles[one.source].append(one)
     found = []
     for source, own in cycles.items():
-        steps: frozenset[int] = frozenset().union(*(one.steps for one in own))
+        steps = _steps(own)
         if len(steps) > 1 and not own[0].is_carried:
             kept = sum(one.nbytes for one in own)
             text, remedy = about_cycle(len(steps), kept, source)

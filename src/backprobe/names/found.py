@@ -24,7 +24,7 @@ class Names(Printed, Sequence[str]):
     """The names that can be requested from a function or model: a sequence of texts that prints as a tree.
 
     ``marks`` maps each name to a remark, which is empty for most names. The remark says that a name was read from the
-    source, or that it did not occur in the forward that ``after`` ran.
+    source, that it did not occur or run in the forward that ``after`` ran, or which path means the same module.
     """
 
     target: Any

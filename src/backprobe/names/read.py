@@ -19,8 +19,8 @@ Found = tuple[dict[str, str], dict[str, str], tuple[str, ...]]
 
 
 def read(target: Any, backend: str | None, *, operations: bool) -> Found:
-    """The names, each with a remark on its origin; the further paths of modules that have several, each with the path
-    that is printed; and notes on names that may be missing. Raises the errors of a probe.
+    """Return the names, each with a remark on its origin; the further paths of modules that have several, each with the
+    path that is printed; and notes on names that may be missing. Raises the errors of a probe.
     """
     try:
         found = find_backend(backend, [target])
@@ -45,15 +45,15 @@ def read(target: Any, backend: str | None, *, operations: bool) -> Found:
 
 
 def _bound(names: list[str]) -> dict[str, str]:
-    # The names of a function. Its return value always exists; the other names are read from the source.
+    # Return the names of a function. Its return value always exists; the other names are read from the source.
     return {name.removeprefix(":"): "" if name == ":return" else text.FROM_SOURCE for name in names}
 
 
 def _started(target: Any, backend: Backend) -> tuple[Any, bool]:
-    # The function that a call of the target runs, and whether the framework wraps this function, as a transform does.
+    # Return the function that a call of the target runs, and whether the framework wraps this function, as a transform
+    # does.
     run = FunctionRun(Probe(target), backend)
     try:
         return run.starts_at(), run.around is not None
     finally:
-        run.trace.release()
-        run.tape.release()
+        run.release()

@@ -47,7 +47,7 @@ def noise_floor(
     moved up or down by one unit in the last place. If the target or an argument is a model, its parameters and buffers
     are moved as well. Other values that a function reads, such as global variables, are not moved. The floor of an
     entry is 4 times its largest difference from the reference, or up to 16 times for an entry with few elements. It is
-    at least 2 eps of the entry's dtype. ``bp.diff`` takes the result as ``noise=``.
+    at least 2 eps of the entry's dtype, relative to its magnitude. ``bp.diff`` takes the result as ``noise=``.
 
     - ``target``, ``select``, ``of``, ``wrt``, ``cotangent`` and ``backend``: as in ``probe``.
     - ``precision``: a dtype such as ``"bfloat16"``, if the program to compare with the reference computes in lower

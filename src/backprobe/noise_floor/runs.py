@@ -14,7 +14,7 @@ from backprobe.backends.variations import Call, Variation, varied_call
 from backprobe.diff.floor import NoiseFloor
 from backprobe.errors import BadOption
 from backprobe.executors import EXECUTOR
-from backprobe.executors.state import GlobalState
+from backprobe.executors.state import GlobalState, SentCall
 from backprobe.executors.tasks import Tasks
 from backprobe.findings.phrasing import plural
 from backprobe.probe import probe
@@ -99,22 +99,16 @@ class NoiseRuns(Waiting[P, NoiseFloor]):
 
 
 @dataclass(frozen=True)
-class FloorWork:
+class FloorWork(SentCall):
     """The runs in the form that is sent to a worker process. The worker computes a reference of its own."""
 
-    asked: NoiseRuns[...]
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    state: GlobalState
     variations: Sequence[Variation]
 
     def begin(self) -> Callable[[int], Any]:
         """Return a function that compares a run, given by its number, with the worker's reference."""
         from backprobe.diff.noise import compared
 
-        backend = self.asked._backend_of(self.args, self.kwargs)
-        self.state.restore(backend)
-        runs = FloorRuns(self.asked, backend, self.args, self.kwargs)
+        runs = FloorRuns(self.asked, self.backend(), self.args, self.kwargs)
         reference = runs.made(Variation()).record
         return lambda number: compared(reference, runs.made(self.variations[number]).record)
 

@@ -130,8 +130,8 @@ def _named(asked: AskedSamples[...], every: Sequence[_Argument]) -> list[_Argume
 
 def _found(asked: AskedSamples[...], every: Sequence[_Argument]) -> list[_Argument]:
     # The arguments that can hold samples, if all of them have the same number of samples. Raises BadOption.
-    texts = texts_of(asked.select)
-    chosen = [one for one in every if one.tensors and one.length and not _is_selected(one.name, texts)]
+    selected = {text.lstrip(":").partition(".")[0] for text in texts_of(asked.select)}
+    chosen = [one for one in every if one.tensors and one.length and one.name not in selected]
     if len({one.length for one in chosen}) == 1:
         return chosen
     names = [one.name for one in chosen] or [one.name for one in every if one.tensors] or ["x"]
@@ -149,7 +149,3 @@ def _found(asked: AskedSamples[...], every: Sequence[_Argument]) -> list[_Argume
 def _as_many(asked: AskedSamples[...], names: Sequence[str]) -> str:
     call = f"bp.per_sample({name_of(asked.target)}, ..., batch={[*names[:1]]!r})"
     return f"as many samples in each; or, where one holds no samples, the names of those that do, as in {call}"
-
-
-def _is_selected(name: str, texts: Sequence[str]) -> bool:
-    return any(text.lstrip(":").partition(".")[0] == name for text in texts)

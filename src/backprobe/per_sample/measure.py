@@ -135,7 +135,10 @@ class SampleMeasure:
     # Methods that find the weights of the samples.
 
     def weights(self) -> Array:
-        """The weight of each sample in the loss: 1 in a sum, 1/B in a mean. Raises Unsupported if samples are mixed."""
+        """The weight of each sample in the loss: 1 in a sum, 1/B in a mean, other numbers in an uneven mean.
+
+        Raises Unsupported if samples are mixed.
+        """
         found = self._of_equals()
         if found is None and _is_random(self.runs, self.wanted):
             found = self._of_random()

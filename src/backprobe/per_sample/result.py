@@ -10,24 +10,23 @@ from typing import Any
 
 from backprobe.errors import BackprobeError, NothingMatched, Overwritten, UnknownName
 from backprobe.findings.phrasing import listed, plural, quoted
-from backprobe.markup import Html, Printed, element, shown
 from backprobe.per_sample.text import TITLES, cells, heading, remarks
 from backprobe.per_sample.wanted import Wanted
 from backprobe.record.brief import written
 from backprobe.record.names import nearest, strip
 from backprobe.record.patterns import matcher
-from backprobe.show.number_table import columns, html_table, text_table
+from backprobe.show.number_table import Cells, NumberTable
 
 FEW = 10  # the most samples that are printed
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class PerSample(Printed):
+class PerSample(NumberTable):
     """The contribution of each sample of a batch to the gradients of named values. Prints as a table of the samples.
 
     ``samples["fc.weight"]`` has a row for each sample, and the rows sum to the gradient of the batch. ``losses`` are
     the losses of the samples, each as a batch of one. ``weights`` are their factors in the loss of the batch: 1/B in a
-    mean of B samples, 1 in a sum. Both are NumPy arrays with one number for each sample.
+    mean of B samples, 1 in a sum, others in an uneven mean. Both are NumPy arrays with one number for each sample.
 
     >>> import torch, backprobe as bp
     >>> def loss(w, x):
@@ -160,7 +159,8 @@ class PerSample(Printed):
     def dominant(self) -> list[int]:
         """The smallest set of samples with half of the sum of all norms, the largest norm first, if the set is small.
 
-        A set is small if it is one sample, or at most a tenth of the samples. The list is empty if more are needed.
+        A set is small if it is one sample, or at most a tenth of the samples. The list is empty if more are needed, and
+        if fewer than three samples have finite gradients.
         """
         finite = [at for at in self._by_norm() if self._is_finite(at)]
         half, had = sum(float(self.norm[at]) for at in finite) / 2, 0.0
@@ -253,22 +253,11 @@ class PerSample(Printed):
             next=f"samples[{close[0]!r}], or select {asked} as well",
         )
 
-    @property
-    def _rows(self) -> list[Sequence[str]]:
-        return [cells(self, at) for at in self._by_norm()[:FEW]]
-
-    def _footer(self) -> list[str]:
-        left = len(self) - FEW
+    def _parts(self) -> tuple[str, Cells, Sequence[Cells], Sequence[str]]:
+        rows, left = [cells(self, at) for at in self._by_norm()[:FEW]], len(self) - FEW
         more = [f"… {plural(left, 'sample')} more, with smaller gradients"] if left > 0 else []
-        return [*more, *remarks(self), *(f"note: {note}" for note in self.notes)]
+        return heading(self), TITLES, rows, [*more, *remarks(self), *(f"note: {note}" for note in self.notes)]
 
     def __repr__(self) -> str:
         by = listed(self.names, 4)
         return f"<backprobe.PerSample of {plural(len(self), 'sample')}: gradients of {self.of} by {by}>"
-
-    def __str__(self) -> str:
-        return "\n".join([heading(self), *text_table(TITLES, self._rows, columns()), *self._footer()])
-
-    def _repr_html_(self) -> Html:
-        footer = [element("div", line, class_="note") for line in self._footer()]
-        return shown(element("div", heading(self), class_="heading"), html_table(TITLES, self._rows), *footer)

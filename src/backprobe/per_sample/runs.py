@@ -1,4 +1,8 @@
-"""The runs of a program on a whole batch and on its samples. All runs begin in the same state."""
+"""The runs of a program on a whole batch and on its samples.
+
+Each run of ``probed`` and each pass over the samples begins in the same state. Only ``recorded`` goes on from the
+present state.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +63,7 @@ class SampleRuns:
     # Methods for a single run.
 
     def probed(self, tensors: Sequence[Any], select: Any, **how: Any) -> Recording:
-        """A recording of one run on some samples. The run begins in the initial state, as all runs do."""
+        """A recording of one run on some samples, starting from the program's initial state."""
         with self.replay.run():
             return self.recorded(tensors, select, **how)
 
@@ -203,11 +207,11 @@ class SampleRuns:
         size = self.chunk(wanted)
         with self.replay.run():
             for start in range(0, len(self.batch), size):
-                use(start, *compute(wanted, self.batch.part(start, start + size)))
+                losses, gradients = compute(wanted, self.batch.part(start, start + size))
+                use(start, losses, {one.name: self._shaped(one, gradients[one.name]) for one in wanted})
 
     def _together(self, wanted: Sequence[Wanted], samples: Sequence[Any]) -> tuple[Any, Gradients]:
-        losses, gradients = self.vectorized.gradients(OneSample(self, wanted), samples)
-        return losses, {one.name: self._shaped(one, gradients[one.name]) for one in wanted}
+        return self.vectorized.gradients(OneSample(self, wanted), samples)
 
     def _one_by_one(self, wanted: Sequence[Wanted], samples: Sequence[Any]) -> tuple[Any, Gradients]:
         program = OneSample(self, wanted)
@@ -215,8 +219,7 @@ class SampleRuns:
             program.gradients([part[at : at + 1] for part in samples], inside=False) for at in range(len(samples[0]))
         ]
         losses = self.vectorized.stacked([loss for loss, _ in every])
-        gradients = {one.name: self.vectorized.stacked([own[one.name] for _, own in every]) for one in wanted}
-        return losses, {one.name: self._shaped(one, gradients[one.name]) for one in wanted}
+        return losses, {one.name: self.vectorized.stacked([own[one.name] for _, own in every]) for one in wanted}
 
     def _shaped(self, one: Wanted, gradients: Any) -> Any:
         # Remove the batch axis, which has length 1 for a single sample.

@@ -37,7 +37,7 @@ def cells(samples: Any, at: int) -> Sequence[str]:
 
 
 def remarks(samples: Any) -> list[str]:
-    """Remarks on conspicuous samples, one line for each kind of remark."""
+    """Remarks on conspicuous samples, one line for each kind, and advice on the first sample with NaN or Inf."""
     found = (
         (samples.nonfinite, "has NaN or Inf in its gradient", "have NaN or Inf in their gradients"),
         (samples.dominant, "has half of all gradient norm", "have half of all gradient norm"),

@@ -1,7 +1,7 @@
 """The block form: a probe around code that runs unchanged, including any ``backward()`` that it calls itself.
 
 In PyTorch the program runs backward itself, and the block only observes. In TensorFlow the probe opens a tape for the
-block, and differentiates one of the block's variables when the block ends.
+block. When the block ends, it differentiates one of the block's variables, unless the program itself took gradients.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from backprobe.probe.block_variables import outputs_of, why_not
 from backprobe.probe.caught_errors import CaughtErrors
 from backprobe.probe.error_notes import raised
 from backprobe.probe.form import Form
-from backprobe.probe.model import OUTPUTS_AND_OWN, Modules, Versions, models_of, names_in, unfit_buffers
+from backprobe.probe.model import Modules, OfModel, Versions, models_of, names_in, unfit_buffers
 from backprobe.probe.output import ProbedOutput
 from backprobe.probe.replacements import missed_in, refuse_unknown_paths
 from backprobe.probe.request import Request, name_of
@@ -94,7 +94,7 @@ class BlockRun(Form):
             self.installed.enter_context(self.watching())
             OPEN[id(self)] = get_ident()
         except BaseException:
-            self._release()
+            self.release()
             raise
         return self.recording
 
@@ -136,11 +136,11 @@ class BlockRun(Form):
             if error is None and self.replacing is not None and self.replacing.failed is not None:
                 raise self.replacing.failed  # raise it again, since the program caught it
         finally:
-            self._release()
+            self.release()
 
     def _rebound(self, error: BaseException, known: str) -> Reason | None:
-        # Return the reason for an error caused by a name that was bound to something new. ``known`` are the notes on
-        # the error.
+        # Return the reason for an error caused by a name that was bound to something new; None for any other error.
+        # ``known`` are the notes on the error.
         if not known:
             return None
         from backprobe.explain.rebound import rebound_reason
@@ -157,7 +157,7 @@ class BlockRun(Form):
 
     def differentiate(self, differentiator: Differentiator) -> None:
         """Run backward from the block's result. If that is impossible, only a note is added: a program that works
-        without a block must not fail inside one.
+        without a block must not fail inside one. Raises errors about the probe's own arguments.
         """
         try:
             self.noting(partial(self._run_backward, differentiator))
@@ -202,13 +202,10 @@ class BlockRun(Form):
     def closing(self) -> None:
         """Called when the program stops reporting. Modules that never ran may still get names here."""
 
-    def _release(self) -> None:
+    def release(self) -> None:
         OPEN.pop(id(self), None)
         self.installed.close()
-        self.trace.release()
-        self.tape.release()
-        if self.replacing is not None:
-            self.replacing.failed = None  # its traceback holds the program's frames
+        super().release()
         self.outputs.clear()
         self.versions.clear()
         if self.frame is not None:
@@ -248,14 +245,8 @@ class BlockRun(Form):
         return f"with {super().spelled(pattern)} as rec:"
 
 
-class ModelBlock(BlockRun):
+class ModelBlock(OfModel, BlockRun):
     """A block around a model: its modules report whenever the program calls it."""
-
-    in_function = False
-    looked_into = OUTPUTS_AND_OWN
-
-    def starts_at(self) -> Any:
-        return models_of(self).call(self.probe.target, (), {}).forward
 
     fit: Collection[str] = ()  # with ``nonfinite``: parameters that were finite when the block began
 

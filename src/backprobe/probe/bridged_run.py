@@ -105,8 +105,9 @@ class BridgedRun:
         self.arrivals: dict[int, Arrival] = {}
         self.callers: set[int] = set()  # statements that call a target through a library
         self.carrying: dict[int, Any] = {}  # tensors by identity that carry a bridged history
-        self.ends: dict[int, None] = {}  # statements that read such a tensor and returned something without a history
-        # the same for statements that only call, such as ``losses.append(loss.item())``
+        # Statements that read such a tensor, or without targets any tensor with a history, and made something without.
+        self.ends: dict[int, None] = {}
+        # The same for statements that only call, such as ``losses.append(loss.item())``
         self.call_ends: dict[int, None] = {}
         self.differentiating: set[int] = set()  # statements that run backward: their results are gradients
         self.count = 0  # the number of targets that have run
@@ -307,7 +308,8 @@ class BridgedRun:
             self.callers.add(self.running[-1].number)
 
     def _watched(self, frame: FrameType) -> Sequence[Any]:
-        # The tensors to observe in a run without bridges.
+        # Return the tensors to observe in a run without bridges: those that the plan names. A run with bridges observes
+        # none.
         return [] if self.plan.targets else [held_at(name, frame, self.bridges.part) for name in self.plan.names]
 
     def passed(self, one: BridgedPass) -> None:

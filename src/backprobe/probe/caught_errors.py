@@ -36,8 +36,8 @@ class CaughtErrors:
             self.graph_errors.add(key)
 
     def what_is_known(self, run: FailingRun, error: BaseException) -> str | None:
-        """Return the note on an error that ends the block. If backward raised the error, the note was made at that
-        time.
+        """Return the note on an error that ends the block; None if nothing is known. If backward raised the error, the
+        note was made at that time.
         """
         seen = self.known.pop(_key(raised(error, "")), None)
         if seen is None:

@@ -14,7 +14,6 @@ from backprobe.errors import NoBackend
 from backprobe.probe.cell_block import record_cell
 from backprobe.probe.cell_output import OfCell
 from backprobe.probe.cell_scope import CellScope, tensors_read
-from backprobe.probe.output import ProbedOutput
 from backprobe.probe.request import Request
 from backprobe.probe.run import TargetRun
 from backprobe.record.patterns import selection
@@ -59,7 +58,7 @@ def probe_cell(
     if found.blocks is None:
         refuse(found, "cells", "%%probe", derivative_calls([cell.tree], found.name, found.derivatives))
     is_block = found.blocks.differentiates_at_end or cell.mentions(found.blocks.takes_gradients)
-    if is_block and not selection(_texts(ready.select), True).asks_operations:
+    if is_block and not selection(ready.chosen, True).asks_operations:
         return record_cell(ready, found)
     found.refuse(cell, "%%probe")
     return CellRun(ready, found).record((), {})
@@ -74,7 +73,7 @@ class CellRun(OfCell, TargetRun):
 
     def forward(self, inputs: Mapping[str, Any]) -> Any:
         with refusing_depth(self.cell.file):
-            scope = self.trace.use_root(partial(CellScope, self.cell, self._tensors_read()))
+            scope = self.trace.use_root(partial(CellScope, self.cell, tensors_read(self.cell, self.tape)))
             certain = self.cell.read_first
             run, sites = self.cell.reporting(scope.unread.keys() - set(certain), operations=self.trace.operations)
         self.bound = scope.bound
@@ -87,22 +86,6 @@ class CellRun(OfCell, TargetRun):
         finally:
             scope.exit()
 
-    def _tensors_read(self) -> dict[str, Any]:
-        # Return the variables that the cell reads and that hold tensors. This is a function of its own, because a
-        # traceback keeps frames and their variables alive.
-        return tensors_read(self.cell, self.tape)
-
     def returned(self, result: Any) -> Any:
         """Return the value of the last expression unchanged, because it already has a name."""
         return result
-
-    def hold(self, output: ProbedOutput) -> int:
-        """Hold the output under the requested name, even if this name is not selected."""
-        name = self.output_name
-        if name is None:
-            return super().hold(output)
-        return self.trace.hold_output(output.tensor, output.path, name, self.bound[name])
-
-
-def _texts(select: str | Sequence[str] | None) -> str | tuple[str, ...] | None:
-    return select if select is None or isinstance(select, str) else tuple(select)

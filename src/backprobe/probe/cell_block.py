@@ -15,7 +15,6 @@ from backprobe.backends.protocol import Backend
 from backprobe.probe.block import PlainBlock
 from backprobe.probe.cell_output import OfCell
 from backprobe.probe.cell_scope import CellScope, holds_tensor, tensors_read
-from backprobe.probe.output import ProbedOutput
 from backprobe.probe.request import Request
 from backprobe.recording import Recording
 from backprobe.source.bytecode import events
@@ -39,15 +38,11 @@ class _Running:
     # Runs a cell once. The block begins when the first line of the cell's code runs.
     def __init__(self, probe: Request, backend: Backend) -> None:
         self.probe, self.backend = probe, backend
+        self.cell: Cell = probe.target
         self.block: CellBlock | None = None
         self.before: Any = None  # the thread's earlier trace function
         self.code: CodeType | None = None
         self.site: Site | None = None
-
-    @property
-    def cell(self) -> Cell:
-        cell: Cell = self.probe.target
-        return cell
 
     def record(self) -> Recording:
         with refusing_depth(self.cell.file):
@@ -151,22 +146,15 @@ class CellBlock(OfCell, PlainBlock):
         assert isinstance(self.tape, AtEnd)
         self.doing = "choosing the output of"
         output = self.output(self.result, self.probe.asked[0])
-        number = self._hold_output(output)
+        number = self.hold(output)
         self.outputs.append(number)
         self.doing = "differentiating"
         captures = self.trace.captures(self.trace.schema_so_far([number]))
         self.tape.run_backward(Root(self.trace.versions.tensors[number], output.cotangent), captures)
 
-    def _hold_output(self, output: ProbedOutput) -> int:
-        # Hold the output under the requested name, even if this name is not selected.
-        name = self.output_name
-        if name is None:
-            return self.trace.hold_output(output.tensor, output.path, "return")
-        return self.trace.hold_output(output.tensor, output.path, name, self.bound[name])
-
     def answer(self) -> Recording:
-        """The recording. If the cell took gradients of several outputs, this is the recording of the requested
-        output.
+        """Return the recording. If the cell took gradients of several outputs, and one of them is requested by name,
+        this is the recording of that output.
         """
         made = Recording(self.recording.record, self.result)
         asked = self.probe.of

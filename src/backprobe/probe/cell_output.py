@@ -63,6 +63,12 @@ class OfCell(Form):
             error.next = f'--cotangent "torch.ones({shape})", or a last line with a real scalar made from the output'
             raise
 
+    def hold(self, output: ProbedOutput) -> int:
+        """Hold the output under the requested name, even if this name is not selected. Returns its number."""
+        name = self.output_name
+        site = None if name is None else self.bound[name]
+        return self.trace.hold_output(output.tensor, output.path, name or "return", site)
+
     def _chosen(self, result: Any) -> tuple[str | None, Any]:
         # Return the output and its name: the requested variable, or else the last expression, or else the last assigned
         # variable.

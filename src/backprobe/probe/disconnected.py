@@ -21,24 +21,28 @@ def disconnected(record: Record | None) -> Record | None:
     """Return the record of a run whose output depends on no differentiated value. Values with a history get the status
     not_connected. None if no value has a history.
     """
-    if record is None or not any(one.status is GradStatus.BACKWARD_NOT_RUN for one in record.entries):
+    if record is None:
         return None
-    entries = [
-        replace(one, status=GradStatus.NOT_CONNECTED, why=NO_PATH) if one.status is GradStatus.BACKWARD_NOT_RUN else one
-        for one in record.entries
-    ]
-    return replace(record, entries=tuple(entries))
+    cut = {
+        at: replace(one, status=GradStatus.NOT_CONNECTED, why=NO_PATH)
+        for at, one in enumerate(record.entries)
+        if one.status is GradStatus.BACKWARD_NOT_RUN
+    }
+    return record.with_entries(cut) if cut else None
 
 
-def recorded(run: TargetRun, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Recording:
-    """Return the recording of a run, even if the run's output depends on no differentiated value.
+def recorded(
+    run: TargetRun, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[Recording, NothingToDifferentiate | None]:
+    """Return the recording of a run. If the run's output depends on no differentiated value, also return the error that
+    says so.
 
-    Raises NothingToDifferentiate if no recorded value has a history.
+    Raises this error if no recorded value has a history.
     """
     try:
-        return run.record(args, kwargs)
-    except NothingToDifferentiate:
+        return run.record(args, kwargs), None
+    except NothingToDifferentiate as error:
         record = disconnected(run.cut)
         if record is None:
             raise
-        return Recording(record)
+        return Recording(record), error

@@ -14,7 +14,7 @@ THREADS, PROCESSES = "other threads", "other processes"
 
 
 class Elsewhere:
-    """The threads and processes that a program has started and waited for, while ``heard`` is open."""
+    """Notices whether a program has started threads, while ``heard`` is open, or processes for which it has waited."""
 
     def __init__(self) -> None:
         self.has_threads = False

@@ -20,6 +20,7 @@ from backprobe.record.entries import Record
 from backprobe.record.quoted_errors import first_line, rest_of
 from backprobe.record.reasons import Reason
 from backprobe.source.sites import Origin, Site, names_read
+from backprobe.source.tracebacks import steps
 from backprobe.source.user_code import package
 from backprobe.tracing.schema import kept
 from backprobe.tracing.trace import Trace
@@ -91,7 +92,7 @@ def _in_place(run: FailingRun) -> Collection[str]:
 
 def unconnected(run: FailingRun) -> Record | None:
     """Return the record of a program whose result depends on no differentiated value. The result is used as the
-    output.
+    output. None if the framework cannot make a record of an unfinished run.
     """
     made = run.trace.read().naming.made
     returned = [value for value in made if any(_is_returned(run, name) for name in value.names)]
@@ -99,8 +100,8 @@ def unconnected(run: FailingRun) -> Record | None:
 
 
 def explain_unconnected(run: FailingRun, error: BackprobeError) -> Record | None:
-    """Add to an error the lines that disconnect the result from all differentiated values. Returns the record of the
-    run.
+    """Add to an error the lines that disconnect the result from all differentiated values, if they are known. Returns
+    the record of the run, or None.
     """
     from backprobe.explain.graph_errors import cut_note, frozen_note, of_note
 
@@ -122,7 +123,9 @@ def _is_returned(run: FailingRun, name: NamedAs) -> bool:
 def so_far(
     run: FailingRun, numbers: Sequence[int] = (), outputs: Sequence[Value] = ()
 ) -> tuple[Record | None, list[int]]:
-    """Return the record up to now, before backward, and the positions of the entries that belong to the captures."""
+    """Return the record up to now, before backward, and the positions of the entries that belong to the captures. None,
+    and no positions, if the framework cannot make a record of an unfinished run.
+    """
     if run.tape.unfinished is None:
         return None, []
     schema = run.trace.schema_so_far(numbers, outputs)
@@ -146,13 +149,9 @@ def raised(error: BaseException, known: str) -> Reason:
 
 
 def _users(step: TracebackType | None) -> TracebackType | None:
-    # Return the innermost line of the program in an error's traceback.
-    found = None
-    while step is not None:
-        if package(step.tb_frame.f_code.co_filename) is None:
-            found = step
-        step = step.tb_next
-    return found
+    # Return the innermost line of the program in an error's traceback; None if there is none.
+    own = [one for one in steps(step) if package(one.tb_frame.f_code.co_filename) is None]
+    return own[-1] if own else None
 
 
 def _mentioned(run: FailingRun, failure: Failure, at: TracebackType) -> Failure:
@@ -182,7 +181,8 @@ def _hold(run: FailingRun, tensor: Any, at: TracebackType | None) -> int:
 
 
 def _began(tree: ast.AST, frame: FrameType) -> tuple[str | None, ast.expr | None]:
-    # Return the name of the only differentiating call in a line, and the expression that it differentiates.
+    # Return the name of the only differentiating call in a line, and the expression that it differentiates. Both are
+    # None if there is no such call, or if there are several.
     calls = {
         node: name
         for node in ast.walk(tree)

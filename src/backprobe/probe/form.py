@@ -46,7 +46,7 @@ class Form:
 
     def __init__(self, probe: Request, backend: Backend) -> None:
         self.probe, self.backend = probe, backend
-        chosen = probe.select if probe.select is None or isinstance(probe.select, str) else tuple(probe.select)
+        chosen = probe.chosen
         if chosen is None and probe.options.nonfinite:
             chosen = self.looked_into
         for text in (chosen,) if isinstance(chosen, str) else chosen or ():
@@ -75,13 +75,22 @@ class Form:
         refuse_options(self.backend, self.probe.options)
         return self.backend.tape(self.probe.options)
 
+    def release(self) -> None:
+        """Restore the caller's containers, and remove everything that the run has installed in the program."""
+        for put_back in reversed(self.undo):
+            put_back()
+        self.trace.release()
+        self.tape.release()
+        if self.replacing is not None:
+            self.replacing.failed = None  # its traceback holds frames of the program, which hold this run
+
     def starts_at(self) -> Any:
         """Return the function with which the run starts."""
         return self.probe.target
 
     def file(self) -> str | None:
-        """Return the file in which the run starts. Other code of the same installed package is followed like the user's
-        own.
+        """Return the file in which the run starts; None if no Python function is known. Other code of the same
+        installed package is followed like the user's own.
         """
         inner = innermost(self.starts_at())
         return None if inner is None else inner.__code__.co_filename
@@ -159,11 +168,13 @@ class Form:
         return None
 
     def source_names(self) -> Sequence[str]:
-        """Return the names that the program's source binds, even in code that the run does not reach."""
+        """Return the names that the program's source binds, even in code that the run does not reach. A block knows
+        none.
+        """
         return ()
 
     def known_names(self) -> Sequence[str]:
-        """Return all names of the program, even of code that did not run. They are used for suggestions."""
+        """Return further names of the program, even of code that did not run. They are used for suggestions."""
         return ()
 
 

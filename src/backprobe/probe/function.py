@@ -1,4 +1,4 @@
-"""The function form: the function itself is rewritten, and its arguments are made differentiable."""
+"""The function form: the function itself is rewritten, and its arguments may be made differentiable."""
 
 from __future__ import annotations
 
@@ -23,15 +23,17 @@ from backprobe.tracing.scope import Scope
 
 
 class FunctionRun(TargetRun):
-    """The function form: the function itself is rewritten, and its arguments are made differentiable."""
+    """One run of a function. The function is rewritten. If none of its floating arguments requires a gradient, or if
+    ``wrt`` names some, aliases of them are differentiated.
+    """
 
     lifted_numbers: Sequence[str] = ()
     around: Callable[..., Any] | None = None
     """Runs another function as the target runs its function, if the target is a transform of that function."""
 
     def starts_at(self) -> Any:
-        """Return the function to rewrite. For a callable object, this is the function that runs when the object is
-        called.
+        """Return the function to rewrite. For a callable object, this is the method that runs when the object is
+        called; for a transform of the framework, the function that it transforms.
         """
         target = self.probe.target
         called = self.tape.called(target, False)
@@ -83,7 +85,7 @@ class FunctionRun(TargetRun):
 
     def _left_as_numbers(self) -> str:
         # Return advice for users who want numbers not to be differentiated: name the tensors among the arguments, or
-        # one number.
+        # one number. Empty if there is no tensor, and only one number.
         numbers, given = [*self.lifted_numbers], self.bound.arguments
         tensors = [name for name, value in given.items() if name not in numbers and self._is_floating(value)]
         if tensors:
@@ -113,8 +115,8 @@ class FunctionRun(TargetRun):
         return found
 
     def output(self, result: Any, asked: AskedOutput) -> ProbedOutput:
-        """Return the output. If there is none, the error says whether the likely reason is that no argument is
-        floating.
+        """Return the output. If there is none, the error says so where ``wrt`` is empty, or where no argument is
+        floating and nothing else is differentiated.
         """
         try:
             return super().output(result, asked)

@@ -64,7 +64,8 @@ def named_gradients(
 ) -> NamedGradients:
     """Return the program with the values that patterns select, or with the single value of a given name.
 
-    Raises NothingMatched, UnknownName and AmbiguousName, and NoGradient for a name whose value has no gradient.
+    Of the selected values, only those with a gradient count, and no outputs. Raises NothingMatched, UnknownName and
+    AmbiguousName, and NoGradient for a name whose value has no gradient.
     """
     recording = Probe(target, select, of=of, backend=asked)(*args, **kwargs)
     is_function = not is_model(backend, target)
@@ -74,8 +75,9 @@ def named_gradients(
         _ = entry.grad  # raises NoGradient with the reason if the gradient is missing
         keys = {select: select} if is_name else {}
     variables: dict[str, Any] = {}
-    if not is_function and backend.models is not None and not backend.models.replaces_parameters:
-        known = {quote_path(path): one for path, one in (backend.models.parameters or _none)(target).items()}
+    models = backend.models
+    if not is_function and models is not None and not models.replaces_parameters and models.parameters is not None:
+        known = {quote_path(path): one for path, one in models.parameters(target).items()}
         variables = {name: known[strip(key)] for name, key in keys.items() if strip(key) in known}
     first = {name: recording[key] for name, key in keys.items()}
     output = of if isinstance(of, str) else recording.outputs[0].name
@@ -83,7 +85,8 @@ def named_gradients(
 
 
 def _differentiated(recording: Recording, select: Any, *, in_function: bool) -> dict[str, str]:
-    # Return, for each selected value, its printed name and the name that ``replace`` uses.
+    # Return, for each selected value that has a gradient and is no output, its printed name and the name that
+    # ``replace`` uses.
     record, selects = recording.record, matcher(select, in_function=in_function)
     matched = {at: full for full, at in reversed([*record.names.items()]) if selects(full)}
     found = {}
@@ -92,7 +95,3 @@ def _differentiated(recording: Recording, select: Any, *, in_function: bool) -> 
             printed = record.printed[full]
             found[record.entries[at].name] = strip(full) if strip(printed) == printed else full
     return found
-
-
-def _none(target: Any) -> Mapping[str, Any]:
-    return {}

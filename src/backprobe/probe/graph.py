@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from backprobe.backends.discover import load_arrays, load_backend
 from backprobe.backends.facts import Backward, GraphNode, Outcome
@@ -18,7 +18,7 @@ from backprobe.probe.several_outputs import refuse_several
 from backprobe.record.entries import Entry, Record
 from backprobe.record.held import Lost
 from backprobe.record.names import strip
-from backprobe.record.patterns import Selection, refuse_unmatched, selection
+from backprobe.record.patterns import refuse_unmatched, selection
 from backprobe.record.stamp import stamp
 from backprobe.recording import Recording
 from backprobe.tracing.assemble import Assembler, EntryNames
@@ -30,8 +30,7 @@ class GraphRun:
 
     def __init__(self, probe: Request, program: GraphExecution) -> None:
         self.probe, self.program, self.unweighed = probe, program, ""
-        chosen = probe.select if probe.select is None or isinstance(probe.select, str) else tuple(probe.select)
-        self.selection: Selection = selection(chosen, True)
+        self.selection = selection(probe.chosen, True)
         if probe.wrt is not None:
             raise BadOption(
                 "wrt is for functions: in a graph every value is differentiated",
@@ -56,9 +55,9 @@ class GraphRun:
             raise
         except BaseException as error:
             error.add_note(f"backprobe: raised while running {self.program.name} under a probe")
-            explained = self._explain_error()
-            if explained:
-                error.add_note(explained)
+            if self.unweighed:
+                given = f"backprobe: the cotangent has shape {self.unweighed}"
+                error.add_note(f"{given}; the graph does not say which shape the output has")
             raise
         # Check the cotangent again: before the graph ran, the shape of the output may have been unknown.
         weighed(differentiated, self.probe.cotangent, self.program)
@@ -77,13 +76,9 @@ class GraphRun:
         self.names = _full_names(self.nodes)
         wanted = [at for at, node in enumerate(self.nodes) if node.is_output or self._is_wanted(at, node)]
         for pattern in self.selection.unmatched(full for own in self.names for full in own):
-            self._refuse_unmatched(pattern.text)
+            bare = [strip(names[0]).removeprefix(":") for names in self.names]
+            refuse_unmatched(pattern.text, bare, f"the graph of {self.program.name}", self._spelled)
         return cotangent, wanted
-
-    def _explain_error(self) -> str | None:
-        if not self.unweighed:
-            return None
-        return f"backprobe: the cotangent has shape {self.unweighed}; the graph does not say which shape the output has"
 
     def _given(self, output: Any, cotangent: Any, program: GraphExecution) -> Any:
         # Return the cotangent for an output whose shape is known only after the run.
@@ -101,10 +96,6 @@ class GraphRun:
             else any(pattern.matches(full) for pattern in self.selection.positive for full in names)
         )
         return chosen and not any(pattern.matches(full) for pattern in self.selection.negative for full in names)
-
-    def _refuse_unmatched(self, pattern: str) -> NoReturn:
-        known = [strip(names[0]).removeprefix(":") for names in self.names]
-        refuse_unmatched(pattern, known, f"the graph of {self.program.name}", self._spelled)
 
     def _spelled(self, pattern: str | None) -> str:
         return f"bp.probe({self.program.name}" + (")" if pattern is None else f", {pattern!r})")
@@ -134,8 +125,8 @@ LOCAL = re.compile(r"(:(?:`[^`]*`|[^.`]+))((?:\.\d+)?)")
 
 
 def _full_names(nodes: Sequence[GraphNode]) -> list[list[str]]:
-    # Return the names of each node, with counts if several nodes have the same name. A parameter also has its path as a
-    # name.
+    # Return the names of each node, with counts. A parameter also has its path as a name, unless another node has the
+    # same name.
     seen: Counter[str] = Counter()
     often = Counter(name for node in nodes for name in node.names)
     found = []

@@ -10,10 +10,10 @@ from types import EllipsisType
 from typing import Any
 
 from backprobe.backends.capabilities import Staging
-from backprobe.backends.tensors import Tensors
 from backprobe.errors import AmbiguousName, BadName, BadOutput
 from backprobe.findings.phrasing import listed
 from backprobe.probe.output import ProbedOutput, Words, differentiated
+from backprobe.probe.suggestions import is_at
 from backprobe.record.brief import kind
 from backprobe.record.containers import at_path, children
 from backprobe.record.lookup import Lookup
@@ -93,16 +93,17 @@ def names_in(of: object) -> tuple[str, ...]:
 
 def named_output(trace: Trace, result: Any, of: Any, cotangent: Any, words: Words) -> ProbedOutput | None:
     """Return the value with this name, or an element of it, as the output. None if ``of`` is a path into the result, or
-    no name.
+    if no captured value has this name.
 
     Raises AmbiguousName, BadOutput or NothingToDifferentiate.
     """
-    if not isinstance(of, str) or _is_in(result, of):
+    if not isinstance(of, str) or is_at(result, of):
         return None
     words = replace(words, holder=repr(of), scalar=f"of={of + '[{at}]'!r}")
     known = Captured.of(trace, of)
     for reading in readings(of):
-        if reading.name != of and _is_in(result, reading.name, trace.tape if reading.unreadable else None):
+        is_path = reading.name != of and is_at(result, reading.name)
+        if is_path and (not reading.unreadable or trace.tape.is_tensor(at_path(result, reading.name))):
             return _element_of_result(trace, result, reading, of, cotangent, words)
         found = known.positions(reading)
         if found:
@@ -111,15 +112,6 @@ def named_output(trace: Trace, result: Any, of: Any, cotangent: Any, words: Word
             return ProbedOutput(output.tensor, None, output.cotangent, of if reading.indices else None)
     known.refuse_count()
     return None
-
-
-def _is_in(result: Any, path: str, tape: Tensors | None = None) -> bool:
-    # Does this path exist in the return value? If a tape is given: does it also lead to a tensor?
-    try:
-        found = at_path(result, path)
-    except KeyError:
-        return False
-    return tape is None or tape.is_tensor(found)
 
 
 def _element_of_result(
@@ -193,7 +185,7 @@ class Captured:
 
     def tensor(self, at: int, reading: Reading) -> Any:
         """Return the tensor of a capture, as it is when the program ends. Raises BadOutput if the value is not a
-        tensor.
+        tensor, was written to since, or is inside a transformation.
         """
         number = self.numbers[at]
         if number is None:

@@ -18,14 +18,6 @@ def live_output(request: Request, backend: Backend, args: tuple[Any, ...], kwarg
     """
     run = (ModelRun if is_model(backend, request.target) else FunctionRun)(request, backend)
     try:
-        result = run.returned(run.forward(run.inputs(args, kwargs)))
-        if run.replacing is not None and run.replacing.failed is not None:
-            raise run.replacing.failed  # raise the error again, because the program caught it
-        return run.output(result, request.asked[0]).tensor
+        return run.output(run.result(run.inputs(args, kwargs)), request.asked[0]).tensor
     finally:
-        for put_back in reversed(run.undo):
-            put_back()
-        run.trace.release()
-        run.tape.release()
-        if run.replacing is not None:
-            run.replacing.failed = None  # its traceback holds frames of the program, which hold this run
+        run.release()

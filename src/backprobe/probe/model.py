@@ -130,16 +130,20 @@ def names_in(call: ModelCall) -> list[str]:
     return [quote_path(path) for path in (*call.module_paths(), *call.parameter_paths()) if path]
 
 
-class ModelRun(TargetRun):
-    """The form for models: modules report their return values, and selected forwards are replaced by forwards that
-    report.
-    """
+class OfModel(Form):
+    """The part that a run of a model shares with a block around a model."""
 
     in_function = False
     looked_into = OUTPUTS_AND_OWN
 
     def starts_at(self) -> Any:
         return models_of(self).call(self.probe.target, (), {}).forward
+
+
+class ModelRun(OfModel, TargetRun):
+    """The form for models: modules report their return values, and selected forwards are replaced by forwards that
+    report.
+    """
 
     def inputs(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
         if self.probe.wrt is not None:

@@ -52,6 +52,8 @@ class OfNamedValues(Waiting[P, R]):
 
 
 def output_of(asked: OfNamedValues[Any, Any], first: Recording) -> Any:
-    """The path of the output, if only one output depends on the differentiated values and none was requested."""
+    """Return the requested output. If none was requested and the probe chose one in a container that the program
+    returns, return its path.
+    """
     path = first.outputs[0].name.partition("return.")[2]
     return path if asked.of is None and path else asked.of

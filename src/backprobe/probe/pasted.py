@@ -35,7 +35,8 @@ def as_in_model(patterns: str | Sequence[str], target: Any, call: ModelCall) -> 
 
 def _of_frames(body: str, root: str, kinds: Mapping[str, str]) -> list[str]:
     # Convert a name of a script's report, which consists of classes and functions, to names of the model. There is one
-    # name for each module of the class, because a script counts the calls of all of these modules together.
+    # name for each module of the class, because a script counts the calls of all of these modules together. A name
+    # without a class of the model is returned unchanged.
     scope, local = split(body)
     steps, of_model = partition(scope, "/"), {root, *kinds.values()}
     at = next((at for at, step in enumerate(steps) if strip(step) in of_model), None)

@@ -11,10 +11,11 @@ from typing import Any, NoReturn
 
 from backprobe.backends.discover import find_backend, find_program, is_model
 from backprobe.backends.refusals import refuse
-from backprobe.errors import BadOption, NothingToDifferentiate, Unsupported
+from backprobe.backends.user_lines import callers
+from backprobe.errors import BadOption, Unsupported
 from backprobe.markup import facts, shown
 from backprobe.probe.block import BlockRun, ModelBlock, PlainBlock
-from backprobe.probe.disconnected import disconnected, recorded
+from backprobe.probe.disconnected import recorded
 from backprobe.probe.function import FunctionRun
 from backprobe.probe.graph import GraphRun
 from backprobe.probe.model import ModelRun
@@ -86,16 +87,9 @@ class Probe(Request, Generic[P, R, T]):
         began = time.perf_counter()
 
         def anew(request: Request) -> Record:
-            return recorded(kind_of_run(request, backend), args, kwargs).record
+            return recorded(kind_of_run(request, backend), args, kwargs)[0].record
 
-        run, cut = kind_of_run(self, backend), None
-        try:
-            recording = run.record(args, kwargs)
-        except NothingToDifferentiate as error:
-            record = disconnected(run.cut)
-            if record is None:
-                raise
-            recording, cut = Recording(record), error
+        recording, cut = recorded(kind_of_run(self, backend), args, kwargs)
         took, written = time.perf_counter() - began, versions(backend, values)
         is_looked_into = cut is not None
         recording._rerun = Rerun(self, backend, args, kwargs, anew, took, written, modes, is_looked_into)
@@ -175,7 +169,4 @@ class Probe(Request, Generic[P, R, T]):
 
 def users_frame(frame: FrameType | None) -> FrameType:
     """Return the frame that contains the ``with`` statement, even if ``contextlib`` entered the block for it."""
-    while frame is not None and package(frame.f_code.co_filename) in ("", "backprobe"):
-        frame = frame.f_back
-    assert frame is not None
-    return frame
+    return next(one for one in callers(frame) if package(one.f_code.co_filename) not in ("", "backprobe"))

@@ -22,10 +22,11 @@ from backprobe.recording import Recording
 from backprobe.tracing.replacing import Instead, Replacement, Replacing
 
 OPTIONS = ("replace", "replace_grad")
+WHY_NAMED = "the names say which values of this program are replaced; the other may have more, or other names"
 
 
 def texts_replaced(probe: Request) -> tuple[str, ...]:
-    """Return the names and patterns of all values and gradients that are replaced."""
+    """Return the names and patterns of all values and gradients that the user replaces."""
     if isinstance(probe.replace, Instead):
         return ()
     return tuple(dict.fromkeys(text for option in OPTIONS for text in getattr(probe, option) or {}))
@@ -58,7 +59,7 @@ def check_replacing(option: str, given: Any) -> None:
         raise BadOption(
             f"{option} is a dict from names to what takes their place, not {kind(given)}",
             asked=f"{option}={written(given)}",
-            why=_why_named(given),
+            why=WHY_NAMED if isinstance(given, Recording | Entry) else "",
             next=_named(option, given, example),
         )
     other = next((text for text in given if not isinstance(text, str) or not text or text.startswith("!")), None)
@@ -81,13 +82,6 @@ def _refuse_last(option: str, text: str) -> NoReturn:
         why="which one is last is known only when the program is over",
         next=f"{option}={{{text.replace('#-1', '#0')!r}: ...}}, where #0 is the first",
     )
-
-
-def _why_named(given: Any) -> str:
-    # Return a hint for a user who has passed a recording or entry without a name.
-    if isinstance(given, Recording | Entry):
-        return "the names say which values of this program are replaced; the other may have more, or other names"
-    return ""
 
 
 def _named(option: str, given: Any, example: str) -> str:
@@ -125,12 +119,8 @@ def _held(option: str, text: str, what: Any) -> Any:
         return what.grad if option == "replace_grad" else what.value
     is_mapping = isinstance(what, Mapping)
     changed = "gradient" if option == "replace_grad" else "value"
-    if (
-        what is None
-        or isinstance(what, str)
-        or (is_mapping and not isinstance(what, Recording))
-        or (is_mapping and option == "replace_grad")
-    ):
+    is_refused = is_mapping and (option == "replace_grad" or not isinstance(what, Recording))
+    if is_refused or isinstance(what, str | None):
         raise BadOption(
             f"{kind(what)} cannot take the place of a {changed}",
             asked=f"{option}={{{text!r}: {written(what)}}}",
@@ -153,7 +143,7 @@ def refuse_unknown_paths(
     parameters = [quote_path(path) for path in call.parameter_paths()]
     hidden = call.hidden_paths()
     for one in replacing.asked:
-        own = _parameters(one, parameters)
+        own = [path for path in parameters if one.pattern.matches(path)]
         if own and (in_block or not models.replaces_parameters) and not one.of_gradient:
             _refuse_parameter(one, own[0], in_block)
         found = [path for path in modules if _is_scope(one, path)]
@@ -167,10 +157,6 @@ def refuse_unknown_paths(
             )
         if not found and not own and call.is_known:
             refuse_missed(one, [path for path in (*modules, *parameters) if path], target)
-
-
-def _parameters(one: Replacement, parameters: Collection[str]) -> list[str]:
-    return [path for path in parameters if one.pattern.matches(path)]
 
 
 def _is_scope(one: Replacement, path: str) -> bool:
@@ -203,7 +189,7 @@ def refuse_missed(one: Replacement, known: Collection[str], target: Any, why: st
 
 
 def _refuse_part(one: Replacement, known: Collection[str]) -> None:
-    # Raise BadOption for a name followed by an index.
+    # Raise BadOption for a known name that is followed by an index.
     indexed = INDEXED.fullmatch(one.text)
     if indexed is None:
         return
@@ -246,7 +232,7 @@ def refuse_never_bound(replacing: Replacing, names: Collection[str], target: Any
 
 
 def missed_in(replacing: Replacing | None) -> Iterator[Reason]:
-    """Return notes on names and patterns that replaced nothing. They are used instead of errors."""
+    """Yield notes on names and patterns that replaced nothing. They are used instead of errors."""
     if replacing is None:
         return
     for one in replacing.missed():

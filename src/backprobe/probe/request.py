@@ -31,7 +31,7 @@ OPTIONS = (
 
 @dataclass(frozen=True)
 class Request:
-    """A target, the names to record, and the options of the recording, all checked."""
+    """A target, the names to record, and the options of the recording. The options, names and outputs are checked."""
 
     target: Any
     select: str | Sequence[str] | None = None
@@ -66,6 +66,11 @@ class Request:
                 'strategy="edges"',
                 "the other strategies are for comparison, of one backward pass",
             )
+
+    @property
+    def chosen(self) -> str | tuple[str, ...] | None:
+        """``select``, as a key for caches: a list becomes a tuple."""
+        return self.select if self.select is None or isinstance(self.select, str) else tuple(self.select)
 
     @functools.cached_property
     def asked(self) -> tuple[AskedOutput, ...]:
@@ -108,7 +113,8 @@ def name_of(target: Any) -> str:
 
 def typed_as(target: Any) -> str:
     """Return the text that stands for a target in a call that a message proposes. For a function it is the function's
-    name. For an object it is a made-up name, because the name of its class would be wrong.
+    name, or ``f`` if that cannot be typed. For an object it is a made-up name, because the name of its class would be
+    wrong.
 
     >>> typed_as(print), typed_as(lambda x: x), typed_as(object())
     ('print', 'f', 'model')
@@ -158,7 +164,9 @@ def refuse_class(target: Any, verb: str, *, in_block: bool = False) -> None:
 
 
 def refuse_uncallable(target: Any, verb: str, more: str = "") -> None:
-    """Raise BadOption for a target that is not callable. ``more`` is the text of the verb's other arguments."""
+    """Raise BadOption for a class, or a target that is not callable. ``more`` is the text of the verb's other
+    arguments.
+    """
     refuse_class(target, verb)
     if not callable(target):
         raise BadOption(

@@ -22,6 +22,7 @@ from backprobe.backends.useless import FLAT, TIMES_ZERO, USELESS, RepeatedCall
 from backprobe.backends.zero_gradients import all_zero
 from backprobe.errors import BackprobeError, Overwritten
 from backprobe.probe.block import OPEN
+from backprobe.probe.form import EVERYTHING
 from backprobe.probe.output import choose
 from backprobe.probe.request import Request, name_of
 from backprobe.record.brief import kind
@@ -34,9 +35,6 @@ from backprobe.recording import Recording
 if TYPE_CHECKING:  # importing explanations takes a third of the time of all imports
     from backprobe.findings.report import Report
     from backprobe.tracing.bridging import NamedBridges
-
-WIDE = ("**:*", "**:*()")
-"""Patterns for every named value and every unnamed operation."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +80,9 @@ class Rerun:
     def observed(self, record: Record, limit: Limit) -> Record:
         """Return the record with notes on useless gradients, if the program may run again to look for them.
 
-        The program may not run again if it took longer than the limit, if its arguments were written to since, or if an
-        open block in this thread would record the run.
+        The program may not run again if it took longer than the limit, if too few runs are left, inside another program
+        that is running again, or if an open block in this thread would record the run. If its arguments or results were
+        written to since, the only note says so.
         """
         if self.is_looked_into or any(note.code in USELESS for note in record.notes):
             return record
@@ -103,8 +102,8 @@ class Rerun:
         return [*notes, *([all_zero(zero)] if zero else ())]
 
     def _may_run(self, limit: Limit, runs: int = 1) -> bool:
-        # Return whether the program may run again. It may not while a block would record it, or inside a program that
-        # is already running again.
+        # May the program run again so often? It may not while a block would record it, inside a program that is already
+        # running again, if it takes too long, or if too few runs are left.
         is_free = get_ident() not in OPEN.values() and not RUNNING.name
         return is_free and self.seconds < limit.seconds and limit.runs >= runs
 
@@ -131,11 +130,10 @@ class Rerun:
             is_again = not any(note.code in NOT_AGAIN for note in record.notes)
             if not is_again or not self._may_try(limit) or self._is_written(record):
                 return report
-            replay = self._replay()
-            if self._effect(replay):
-                return report
-            runs = Runs(partial(self._bridged, replay), self.backend.arrays, limit)
+            runs = Runs(partial(self._bridged, self._replay()), self.backend.arrays, limit)
             return experimented(record, report, asked, runs)
+        except StoppedAtEffect:
+            return report
         except Exception as error:  # noqa: BLE001  what is known stays known, whatever an experiment comes to
             return not_tried(report, error)
 
@@ -145,7 +143,7 @@ class Rerun:
 
     def _bridged(self, replay: Replay, bridges: NamedBridges, wide: bool) -> Record | None:
         # Return the record of a run in which these values are bridged; None if the run raises an error.
-        select = ((*WIDE, "**") if self.is_of_model else WIDE) if wide else self.request.select
+        select = ((*EVERYTHING, "**") if self.is_of_model else EVERYTHING) if wide else self.request.select
         try:
             with self._running(replay):
                 return self.recorded(replace(self.request, replace=bridges, select=select))
@@ -177,7 +175,7 @@ class Rerun:
             return None
 
     def tried(self, report: Report, name: Any, record: Record, limit: Limit) -> Report:
-        """Return the report after its remedies were tried. For this, the program runs again with edited text."""
+        """Return the report after its remedies were tried, if the program may run again with edited text."""
         from backprobe.experiments import not_tried
 
         try:
@@ -188,7 +186,7 @@ class Rerun:
             return not_tried(report, error)
 
     def _remedied(self, report: Report, name: Any, record: Record, limit: Limit) -> Report:
-        # Return the report on missing gradients, with edits that restore the gradients.
+        # Return the report on missing gradients, with edits that restore the gradients, if there are any.
         from backprobe.explain import explain
         from backprobe.remedies import tried, wanted_of
 
@@ -221,14 +219,15 @@ class Rerun:
 
     def _looked_at_again(self, report: Report, limit: Limit, in_backward: bool, runs: int) -> Report:
         # Return the report with numbers for operations inside called functions that made NaN or Inf. They are observed
-        # in a second run.
+        # in a second run. If that may not be, return the report unchanged.
         from backprobe.explain.nonfinite.second_look import with_heard
 
         assert self.backend.hear_births is not None
         limit.runs -= runs
         heard: list[HeardBirth] = []
-        replay = self._replay()
-        if self._effect(replay):
+        try:
+            replay = self._replay()
+        except StoppedAtEffect:
             return report
         hearing = self.backend.hear_births(heard.append)
         if in_backward:
@@ -252,9 +251,9 @@ class Rerun:
     def _with_trial(
         self, report: Report, record: Record, limit: Limit, trial: Callable[[int], Report], runs: int = 2
     ) -> Report:
-        # Return the report after a trial. The trial may use all remaining runs; one of them is a run of the unchanged
-        # program. If the program may not run again, or too few runs are left, the report stays unchanged. If running
-        # again fails, a note is added.
+        # Return the report after a trial. If ``runs`` is 1, the trial gets one run. Else it may use all remaining runs,
+        # of which one is a run of the unchanged program. If the program may not run again, or too few runs are left,
+        # the report stays unchanged. A note is added if the arguments were written to, or if running again fails.
         from backprobe.remedies import untried
 
         try:
@@ -271,29 +270,22 @@ class Rerun:
     def again(self, within: AbstractContextManager[Any], request: Request | None = None) -> Any:
         """Record the program again, within a context; ``request`` may ask for other values of the program.
 
-        Raises any error of the program, and Stopped.
+        Raises any error of the program, and StoppedAtEffect.
         """
-        replay = self._replay()
-        effect = self._effect(replay)
-        if effect:
-            raise StoppedAtEffect(self._not_again(effect))
-        with self._running(replay), (self.backend.uncompiled or nullcontext)(), within:
+        with self._running(self._replay()), (self.backend.uncompiled or nullcontext)(), within:
             return Recording(self.recorded(request or self.request))
 
     def useless(self) -> Sequence[Note]:
-        """Return notes on useless gradients, found by running the program again.
+        """Return notes on useless gradients, found by running the program again. If it raises an error or has a side
+        effect, the only note says so.
 
-        Empty if the program raises an error, or has a side effect.
+        Empty if the framework cannot look for them, with several outputs, or with replaced values.
         """
         if self.backend.useless_in_call is None or len(self.request.asked) > 1 or self.is_replaced:
             return ()
         call = RepeatedCall(self.request.target, self.args, self.kwargs, self.request.wrt, self._output)
         try:
-            replay = self._replay()
-            effect = self._effect(replay)
-            if effect:
-                return [self._not_again(effect)]
-            with self._running(replay), (self.backend.uncompiled or nullcontext)():
+            with self._running(self._replay()), (self.backend.uncompiled or nullcontext)():
                 return self.backend.useless_in_call(call)
         except StoppedAtEffect as stop:
             return [stop.note]
@@ -302,8 +294,8 @@ class Rerun:
 
     @contextmanager
     def _running(self, replay: Replay) -> Iterator[None]:
-        # Within this context the program runs again, and its output is suppressed. Raises Stopped at its first side
-        # effect.
+        # Within this context the program runs again, and its output is suppressed. Raises StoppedAtEffect at its first
+        # side effect.
         with silent() as is_silent:
             if not is_silent:
                 raise StoppedAtEffect(self._not_again("would run beside another program that runs again"))
@@ -319,12 +311,13 @@ class Rerun:
         return self._not_again(f"took from {kind(one)} when it ran the second time")
 
     def _replay(self) -> Replay:
-        return Replay(self.backend, self.request.target, self.args, self.kwargs, taken=self.taken)
-
-    def _effect(self, replay: Replay) -> str:
-        # Return a side effect of running the program again that cannot be undone; empty if none is known.
+        # Raises StoppedAtEffect if another run is known to have a side effect that cannot be undone.
+        replay = Replay(self.backend, self.request.target, self.args, self.kwargs, taken=self.taken)
         lost = replay.state.lost
-        return f"takes from {kind(lost[0])}, or gives to it" if lost else replay.state.effect()
+        effect = f"takes from {kind(lost[0])}, or gives to it" if lost else replay.state.effect()
+        if effect:
+            raise StoppedAtEffect(self._not_again(effect))
+        return replay
 
     def _not_again(self, effect: str) -> Note:
         return Note("side_effect", {"name": name_of(self.request.target), "effect": effect})

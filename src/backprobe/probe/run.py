@@ -37,7 +37,8 @@ class TargetRun(Form):
     def record(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Recording:
         """Run forward and backward. Everything installed for the run is removed, even after an error.
 
-        If the user interrupts the run, the attribute ``so_far`` of the KeyboardInterrupt is the recording up to then.
+        If the user interrupts the run, the KeyboardInterrupt usually has an attribute ``so_far``: the recording up to
+        then.
         """
         try:
             inputs = self.inputs(args, kwargs)
@@ -52,18 +53,11 @@ class TargetRun(Form):
                 stop.so_far = Recording(record)  # type: ignore[attr-defined]  # for who catches it
             raise
         finally:
-            for put_back in reversed(self.undo):
-                put_back()
-            self.trace.release()
-            self.tape.release()
-            if self.replacing is not None:
-                self.replacing.failed = None  # its traceback holds frames of the program, which hold this run
+            self.release()
 
     def _program(self, inputs: Mapping[str, Any]) -> Ran:
         # Run forward, and choose the outputs.
-        result = self.returned(self.forward(inputs))
-        if self.replacing is not None and self.replacing.failed is not None:
-            raise self.replacing.failed  # raise the error again, because the program caught it
+        result = self.result(inputs)
         self.doing = "choosing the output of"
         outputs = [self.output(result, one) for one in self.probe.asked]
         self.doing = "differentiating"
@@ -80,6 +74,15 @@ class TargetRun(Form):
         kept = self.probe.options.flow
         return Ran(result, roots, self.trace.captures(self.schema), None if kept is None else self._flow(kept))
 
+    def result(self, inputs: Mapping[str, Any]) -> Any:
+        """Run forward. Returns the named return value. Raises the error of a replacement, even if the program caught
+        it.
+        """
+        result = self.returned(self.forward(inputs))
+        if self.replacing is not None and self.replacing.failed is not None:
+            raise self.replacing.failed
+        return result
+
     def _flow(self, kept: Callable[[str, Any], Any]) -> Callable[[int, Any], Any]:
         # Return a function that selects the contributions to keep for each capture. Backends identify captures by
         # position.
@@ -87,7 +90,7 @@ class TargetRun(Form):
         return lambda at, flowed: kept(names[captured[at]][0], flowed)
 
     def returned(self, result: Any) -> Any:
-        """Give names to the return value of the target."""
+        """Give names to the return value of the target. Raises NothingToDifferentiate for a generator or coroutine."""
         result = self.trace.name_result(result)
         if inspect.isgenerator(result) or inspect.iscoroutine(result):
             result.close()

@@ -1,4 +1,4 @@
-"""Runs a whole script as ``python script.py`` would, and reports on the first iteration with a finding."""
+"""Runs a whole script as ``python script.py`` would, and reports on the first iteration with a finding, if any."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ NO_GRADIENT = "the script took no gradient"
 IN_GRAPH = "the script builds a graph for a session, which was not followed"
 GRADIENT = "this is gradient {} of those that the script takes; it was stopped there"
 MOST = 4  # the most findings to keep from parts without backward
-AGAIN = 8  # the most iterations to wait for modules that were not called yet
+AGAIN = 8  # the most iterations to wait for modules that were not called, or for gradients that did not come yet
 CALLED_LATER = "modules that were not called in an earlier iteration were called in a later one"
 USED_LATER = "parameters that got no gradient in an earlier iteration got one in a later one"
 UNUSED = "none of these parameters got a gradient in any of {} iterations"
@@ -111,7 +111,7 @@ class Script:
 
     With ``nonfinite=True`` the first iteration with a finding is explained. Otherwise the first ``steps`` iterations
     that run ``backward()`` are examined, and the first one with a finding or an error is explained. Then the script is
-    stopped, because later iterations only show the same problem or its consequences.
+    stopped, because later iterations usually show only the same problem or its consequences.
     """
 
     def __init__(
@@ -132,8 +132,8 @@ class Script:
         self.answer: Report | None = None
         self.before: dict[str, None] = {}  # sentences about findings in parts without backward, in order
         self.last: Report | None = None  # the report on the last part without backward
-        self.uncalled: set[str] | None = None  # parameters without a gradient while some module was not called
-        # True if no module with these parameters was called. False if modules ran, but with other tensors as
+        self.uncalled: set[str] | None = None  # parameters without a gradient so far, if they may get one later
+        # True if a module with some of these parameters was not called. False if modules ran, but with other tensors as
         # parameters.
         self.is_uncalled = False
         self.iterations = self.values = self.gradients = 0
@@ -173,7 +173,9 @@ class Script:
             if self.answer is None:
                 return
             stopped = STOPPED.format(self.iterations, self.does) if self.iterations else GRADIENT.format(gradients.last)
-            stopped += LATER.format(self.more) if self._may_show_more() else ""
+            # without a finding, ``more`` iterations could show one
+            may_show_more = self.more and self.answer.ok and self.iterations >= self.steps
+            stopped += LATER.format(self.more) if may_show_more else ""
             self.answer = replace(self.answer, notes=(stopped, *self.answer.notes))
         except SystemExit as error:
             if error.code:
@@ -199,11 +201,6 @@ class Script:
         if self.answer is not None and self.steps > 1 < self.iterations:
             self.answer = replace(self.answer, notes=(ENDED.format(self.iterations, self.does), *self.answer.notes))
 
-    def _may_show_more(self) -> bool:
-        # Did the script stop without a finding, so that examining ``more`` iterations could show one?
-        assert self.answer is not None
-        return bool(self.more and self.answer.ok) and self.iterations >= self.steps
-
     def _over(self, block: LoopPart, error: BaseException | None) -> bool:
         # Called when a part of the script is over. Returns whether enough is known.
         record = block.recording.record
@@ -219,7 +216,9 @@ class Script:
             return self.iterations >= self.most
         report = self._judged(block.recording if self.uncalled is None else Recording(self._still_lacking(record)))
         if self.probe.options.nonfinite:
-            report = self._with_earlier(report, record)
+            report = self.earlier.explained(report, record)  # values that earlier iterations have left in variables
+            if report.ok:
+                self.earlier.keep(record)
         if record.outputs or error is not None:
             is_enough = self._explained(report) and error is None and not self._is_open(report, record)
             return is_enough and not (report.ok and self.iterations < self.steps)
@@ -228,18 +227,11 @@ class Script:
 
     def _judged(self, recording: Recording) -> Report:
         # Return the report. If there are several outputs and the judge takes only one, return the first report with a
-        # finding.
+        # finding, or the last report if none has one.
         if self.judge is explain or not recording.record.is_of_several:
             return self.judge(recording)
         reports = [self.judge(recording.of(key)) for key in recording.output_keys]
         return next((one for one in reports if not one.ok), reports[-1])
-
-    def _with_earlier(self, report: Report, record: Record) -> Report:
-        # Return the report with findings about values that earlier iterations have left in variables.
-        report = self.earlier.explained(report, record)
-        if report.ok:
-            self.earlier.keep(record)
-        return report
 
     def _still_lacking(self, record: Record) -> Record:
         # Return the record. It lists only those untrained parameters that had no gradient in any iteration so far.

@@ -49,11 +49,11 @@ from backprobe.source.user_code import package
 if TYPE_CHECKING:
     from backprobe.backends.random_states import RandomState
 
-MOST = 24  # runs with bridges or moved numbers
-MOST_BEHIND = 2  # further lines after a bridged line that cut off the gradient again
+MOST = 24  # the most runs without edits
+MOST_BEHIND = 2  # the most further lines after a bridged line that cut off the gradient again
 LONGEST = 30.0  # the longest original run in seconds for which experiments are made
-SHORTEST = 30.0  # seconds that all experiments together may take, or twice as long as the script took
-MOST_ENDS = 8  # lines that are tried because a history ends there
+SHORTEST = 30.0  # seconds that all experiments together may take, or twice the script's time if that is longer
+MOST_ENDS = 8  # the most lines that are tried because a history ends there
 ENDS = "history_ends"  # the code of the finding at a line where a history was observed to end
 NO_LINE = Known.NO_CUT | Known.NOT_HOW
 MOVES = (-1.5, 1.001)  # the second is used if the first leads to an error
@@ -71,7 +71,9 @@ class Beginning:
         self.states = [(write, read()) for read, write in random_states(self.known)]
 
     def again(self, backend: Backend, bridges: Bridges) -> None:
-        """Restore the random states, so that the script gets the same random numbers again."""
+        """Restore the random states, so that the script gets the same random numbers again. If its framework was
+        imported later, begin with the random states and modes that the framework has in a new process.
+        """
         if backend.name not in self.known:
             bridges.begin()
         for write, state in self.states:
@@ -124,8 +126,8 @@ class ScriptExperiments:
         self.remedies = ScriptRemedies(self._run, self.names_of, backend.edits)
 
     def with_tried(self, report: Report) -> Report:
-        """Return the report with the results of experiments on its findings. A note may be added; nothing else
-        changes.
+        """Return the report after experiments on its findings. A finding may get evidence, edits or another line, lose
+        its remedy, or be dropped because another one says the same. A note may be added.
         """
         return self.safely(report, lambda report: any(map(_own_place, report)), self._tries)
 
@@ -140,8 +142,11 @@ class ScriptExperiments:
     def safely(
         self, report: Report, is_wanted: Callable[[Report], bool], tries: Callable[[Report], Iterator[Report]]
     ) -> Report:
-        """Return the last report that ``tries`` yields. If an error or a side effect ended the trials, it has a
-        note.
+        """Return the last report that ``tries`` yields, if ``is_wanted`` and the script may run again; otherwise the
+        given report.
+
+        A note says if a side effect ended the trials, if the time for them was over, or if the script took too long. So
+        does one for most errors, but not for an interrupt or for files that cannot be read or compiled.
         """
         try:
             if not is_wanted(report) or not self.may_try():
@@ -163,8 +168,8 @@ class ScriptExperiments:
     def hearing(self, edits: Sequence[Edit] = (), passes: int | None = None) -> HeardRun | None:
         """Run the script with these edits. Returns the operations in this run that made NaN or Inf.
 
-        The run ends after ``passes`` backward passes. By default it ends after the step that follows the script's last
-        pass. None if the script cannot run again, or if its framework reports no operations.
+        The run ends after ``passes`` backward passes, by default after one pass more than the script made. None if the
+        script cannot run again, or if its framework reports no operations.
         """
         if self.backend.hear_births is None:
             return None
@@ -186,7 +191,9 @@ class ScriptExperiments:
 
     @contextmanager
     def as_before(self) -> Iterator[None]:
-        """Return a context after which the state of the process is restored."""
+        """Return a context after which the random states, the folder, the environment variables, the module path and
+        the main module that ran last are as before.
+        """
         from backprobe.backends.random_states import put_back
 
         folder, environment, path = os.getcwd(), dict(os.environ), [*sys.path]
@@ -272,7 +279,8 @@ class ScriptExperiments:
         return run, behind
 
     def _bridged(self, plan: BridgingPlan) -> BridgedRun | None:
-        # Return a run with bridges; None if it raises an error, or if its losses differ from those of the script.
+        # Return a run with bridges; None if it raises an error, has no loss, reaches none of the statements, or if all
+        # of its losses differ from those of the script.
         run = self._run(plan, self._is_over)
         if run is None or not run.losses or not run.count:
             return None
@@ -280,7 +288,8 @@ class ScriptExperiments:
         return run if is_same else None
 
     def _is_over(self, losses: Sequence[float | None]) -> bool:
-        # Has a run made as many passes as the script had made when it was stopped?
+        # Has a run made as many passes as the script had made when it was stopped, and does its last loss equal one of
+        # the script's? A run that never comes to such a loss ends after ten times as many passes, and ten more.
         is_last = not self.losses or any(_is_close(losses[-1], each) for each in self.losses)
         return len(losses) >= self.passes and (is_last or len(losses) >= 10 * self.passes + 10)
 
@@ -310,7 +319,8 @@ class ScriptExperiments:
         edits: Sequence[Edit] = (),
         within: AbstractContextManager[Any] | None = None,
     ) -> BridgedRun | None:
-        # Run the script with a plan. Returns None if nothing can be concluded, because of an error or lack of time.
+        # Run the script with a plan. Returns None if nothing can be concluded: because of an error, because no time or
+        # no run is left, or because another program is running again.
         if not (self.left or edits) or time.monotonic() > self.until:
             return None
         assert self.backend.bridges is not None
@@ -361,7 +371,7 @@ class ScriptExperiments:
         return True
 
     def _total(self, value: Any) -> float | None:
-        # Return the sum of the numbers of a tensor or array.
+        # Return the sum of the magnitudes of the numbers in a tensor or array; None for anything else.
         if self.backend.arrays.is_tensor(value):
             value = self.backend.arrays.numbers(value)
         is_array = type(value).__module__ == "numpy" and hasattr(value, "dtype") and value.dtype.kind in "biufc"

@@ -114,7 +114,7 @@ class ScriptGradients:
             run = FunctionRun(request, self.backend)
             try:
                 with again(self.backend, asked):
-                    record = recorded(run, args, kwargs).record
+                    record = recorded(run, args, kwargs)[0].record
                     unused = asked.unused()
                 record = with_own_gradients(record, asked)
                 record = counted(record, asked.wrt, unused, asked.trained)
@@ -134,7 +134,7 @@ class ScriptGradients:
 
         def anew(request: Request) -> Record:
             with again(backend, asked):
-                return recorded(FunctionRun(request, backend), tuple(args), kwargs).record
+                return recorded(FunctionRun(request, backend), tuple(args), kwargs)[0].record
 
         given = [value for one in (*args, *kwargs.values()) for _, value in leaves(one)]
         return Rerun(request, backend, args, kwargs, anew, 0.0, versions(backend, given), is_looked_into=True)
@@ -164,7 +164,7 @@ def _arguments(record: Record, wrt: frozenset[str]) -> dict[int, None]:
 
 
 def with_own_gradients(record: Record, asked: GuardedGradient) -> Record:
-    """The record in which an argument that cannot be captured has the gradient that the program itself got.
+    """Return the record in which an argument that cannot be captured has the gradient that the program itself got.
 
     Such arguments are those of a function that runs inside a transformation as a whole, as under ``jax.shard_map``.
     """
@@ -173,12 +173,12 @@ def with_own_gradients(record: Record, asked: GuardedGradient) -> Record:
         for at in _arguments(record, asked.wrt)
         if (entry := record.entries[at]).status is GradStatus.OPAQUE and entry.name in asked.left
     }
-    known = {at: one for at, one in own.items() if load_arrays(record.backend).summary(one) is not None}
-    entries = [
-        replace(one, status=GradStatus.OK, why=None, held_grad=known[at]) if at in known else one
-        for at, one in enumerate(record.entries)
-    ]
-    return replace(record, entries=tuple(entries)) if known else record
+    known = {
+        at: replace(record.entries[at], status=GradStatus.OK, why=None, held_grad=one)
+        for at, one in own.items()
+        if load_arrays(record.backend).summary(one) is not None
+    }
+    return record.with_entries(known)
 
 
 def with_zeros(
@@ -224,17 +224,13 @@ def counted(
     every = [(at, record.entries[at]) for at in _arguments(record, wrt)]
     floating = [(at, one) for at, one in every if one.status not in (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT)]
     if trained is not None and any(one.name in trained for _, one in floating):
-        frozen = {at for at, one in floating if one.name not in trained}
+        frozen = {
+            at: replace(one, status=GradStatus.FROZEN, why=FROZEN, held_grad=None)
+            for at, one in floating
+            if one.name not in trained
+        }
         floating = [(at, one) for at, one in floating if at not in frozen]
-        record = replace(
-            record,
-            entries=tuple(
-                [
-                    replace(one, status=GradStatus.FROZEN, why=FROZEN, held_grad=None) if at in frozen else one
-                    for at, one in enumerate(record.entries)
-                ]
-            ),
-        )
+        record = record.with_entries(frozen)
     untrained = tuple(
         [
             Untrained(one.name, "", "", ModuleRan.NEVER_READ)

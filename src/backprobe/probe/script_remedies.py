@@ -37,8 +37,8 @@ class ScriptRemedies:
         """Return the finding with the edits that restore the most gradients: one edit on the finding's own line, and
         one on each line in ``behind``.
 
-        If all edits that a remedy can mean were tried without success, the remedy is removed from the finding.
-        ``bridged`` is the run in which these lines were bridged.
+        If all edits that a remedy can mean were tried without success, and no other line was bridged, the remedy is
+        removed from the finding. ``bridged`` is the run in which these lines were bridged.
         """
         assert finding.source is not None
         wanted = finding.lost or tuple(bridged.names_arrived())
@@ -87,7 +87,9 @@ class ScriptRemedies:
         return edits_at(file, line, self.names_of(file), self.table)
 
     def together(self, findings: Sequence[Finding]) -> Sequence[Finding]:
-        """Return the findings. If several have edits that all work together, these edits are kept as one patch."""
+        """Return the findings. If several have edits, and these do not work together, only the first finding keeps its
+        edits.
+        """
         several = [one for one in findings if one.edits]
         if len(several) < 2:
             return findings

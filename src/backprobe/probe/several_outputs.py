@@ -23,8 +23,8 @@ class AskedOutput:
 
     @property
     def leaf(self) -> str:
-        """Added to ``of()`` to name an output that a function computes, because such an output has no name in the
-        program.
+        """The leaf that is added to ``of()`` to name one of several outputs that a function computes, because such an
+        output has no name in the program. Empty for a single output.
         """
         return "" if self.key is None else f".{quote(self.key)}"
 

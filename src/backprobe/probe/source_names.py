@@ -54,7 +54,9 @@ def bound_in_model(models: Models, call: ModelCall, *, operations: bool = False)
 
 
 def is_read(forward: Any, forwards: Mapping[str, Any], models: Models) -> bool:
-    """Does a module's forward belong to the program itself, or to the package that the model comes from?"""
+    """Does a module's forward belong to the program itself, or to the package that the model comes from? The framework
+    and its libraries do not count as such a package.
+    """
     own, home = (innermost(one) for one in (forward, forwards.get("")))
     where = None if own is None else package(own.__code__.co_filename)
     is_home = home is not None and where == package(home.__code__.co_filename)

@@ -26,7 +26,7 @@ def alike(of: str, result: Any, paths: Collection[str], names: Collection[str]) 
     behind = of[len(base) :]
     indices = behind if READABLE.fullmatch(behind) else ""
     by_path = ITEM.sub(lambda found: f".{found[1]}" if found[1] else found[0], of).lstrip(".").removeprefix("return.")
-    if by_path != of and _is_at(result, INDICES.sub("", by_path)):
+    if by_path != of and is_at(result, INDICES.sub("", by_path)):
         return [by_path], []
     inner = [name for name in names if not name.startswith("return")]
     below = _below(COUNT.sub("", base), behind, inner)
@@ -50,7 +50,8 @@ def _below(base: str, behind: str, names: Collection[str]) -> list[str]:
     return ([chosen] if chosen in found else []) + [name for name in found if name != chosen][:5]
 
 
-def _is_at(result: Any, path: str) -> bool:
+def is_at(result: Any, path: str) -> bool:
+    """Does this path exist in the return value?"""
     try:
         at_path(result, path)
     except KeyError:

@@ -13,7 +13,6 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dis import opname
 from importlib.machinery import ModuleSpec
 from itertools import takewhile
 from operator import itemgetter
@@ -31,10 +30,10 @@ from backprobe.probe.form import home
 from backprobe.probe.output import ProbedOutput
 from backprobe.probe.request import Request
 from backprobe.source.by_code import by_code
-from backprobe.source.bytecode import comprehension_heads, comprehension_jumps, events
+from backprobe.source.bytecode import comprehension_heads, comprehension_jumps, events, opcode
 from backprobe.source.locate import is_module
 from backprobe.source.main_module import as_main, compiled
-from backprobe.source.user_code import package
+from backprobe.source.user_code import is_of_program, package
 from backprobe.tracing.values import Value
 
 MANY = 1000
@@ -66,7 +65,9 @@ class LoopPart(PlainBlock):
 
     @property
     def backward_passes(self) -> int:
-        """The number of passes that have added their gradients to the leaves."""
+        """The number of passes that have added their gradients to the leaves; with a framework's own tape, of all
+        passes.
+        """
         return self.passes if isinstance(self.tape, Differentiator) else len(self.summed)
 
     @property
@@ -180,8 +181,8 @@ class TrainingLoop:
             self.is_stopped = self.over(block, error) or self.is_stopped
 
     def open(self, frame: FrameType) -> bool:
-        """Begin a block in a frame, if the framework is imported and the source of the frame can be read. Returns
-        whether it began.
+        """Begin a block in a frame, if a framework with blocks is imported and the source of the frame can be read.
+        Returns whether it began.
         """
         framework = next((one for one in self.frameworks if is_imported(one)), None)
         if framework is None or not _can_hold(frame.f_code):
@@ -267,8 +268,7 @@ class TrainingLoop:
         if os.getpid() != self.process:
             self._forked()
             return None
-        installed = package(frame.f_code.co_filename)
-        return _FrameTracer(self) if installed is None or (installed and installed == self.home) else None
+        return _FrameTracer(self) if is_of_program(frame.f_code.co_filename, self.home) else None
 
     def _forked(self) -> None:
         block, self.block = self.block, None
@@ -330,7 +330,7 @@ class _FrameTracer:
 
 def _returns(frame: FrameType) -> bool:
     # Does the frame return or yield? Otherwise an error is passing through it, perhaps inside a ``with`` statement.
-    return opname[frame.f_code.co_code[frame.f_lasti]].startswith(("RETURN", "YIELD", "SUSPEND"))
+    return opcode(frame).startswith(("RETURN", "YIELD", "SUSPEND"))
 
 
 LOOPING = ("keras",)

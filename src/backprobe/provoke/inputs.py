@@ -87,8 +87,10 @@ class Inputs:
 
     def row(self, arguments: Mapping[str, Any]) -> Array:
         """The numbers of all variables, concatenated."""
-        varied = [leaf for _, leaf in leaves(dict(arguments)) if self.trials.is_varied(leaf)]
-        return numpy.concatenate([numpy.asarray(self.arrays.numbers(one), float).reshape(-1) for one in varied])
+        return self._joined([leaf for _, leaf in leaves(dict(arguments)) if self.trials.is_varied(leaf)])
+
+    def _joined(self, tensors: Sequence[Any]) -> Array:
+        return numpy.concatenate([numpy.asarray(self.arrays.numbers(one), float).reshape(-1) for one in tensors])
 
     def arguments(self, row: Array) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         """The example's arguments with the numbers of a row. All tensors are new ones."""
@@ -106,8 +108,7 @@ class Inputs:
     def rounded(self, row: Array) -> Array:
         """The row within the bounds, rounded to the dtypes of the tensors."""
         row = numpy.clip(row, self.low, self.high)
-        made = [self.trials.alike(one.tensor, row[one.span]) for one in self.variables]
-        held = numpy.concatenate([numpy.asarray(self.arrays.numbers(one), float).reshape(-1) for one in made])
+        held = self._joined([self.trials.alike(one.tensor, row[one.span]) for one in self.variables])
         return numpy.where(self.low == self.high, self.example, held)
 
     @property

@@ -14,7 +14,7 @@ from backprobe.backends.discover import is_model
 from backprobe.backends.protocol import Backend
 from backprobe.backends.refusals import refuse
 from backprobe.backends.replay import Replay
-from backprobe.executors.state import GlobalState
+from backprobe.executors.state import GlobalState, SentCall
 from backprobe.executors.tasks import Tasks
 from backprobe.explain.nonfinite import BIRTHS
 from backprobe.findings.phrasing import plural
@@ -65,20 +65,12 @@ def provoking_of(
     return Provoking(name_of(target), program, seed, steps)
 
 
-@dataclass(frozen=True)
-class SearchWork:
+class SearchWork(SentCall):
     """The searches in the form that is sent to a worker process."""
-
-    asked: AskedProvoke[...]
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    state: GlobalState
 
     def begin(self) -> Callable[[int], Searched]:
         """Return a function that searches the operand with a given number."""
-        backend = self.asked._backend_of(self.args, self.kwargs)
-        self.state.restore(backend)
-        provoking = provoking_of(self.asked, backend, self.args, self.kwargs)
+        provoking = provoking_of(self.asked, self.backend(), self.args, self.kwargs)
         provoking.look_for_risks()
         return provoking.search
 
@@ -225,28 +217,30 @@ class Provoking:
         return same == {risk.place}
 
     def _provocation(self, risk: Risk | None, look: Look, steps: int) -> Provocation:
-        explained = self.program.explained(look.row)
+        made = self._broken_at(look.row, risk)
+        number = None if risk is None else self._number(risk, look)
+        headline = text.say("elsewhere", headline=made.headline) if risk is None else text.headline(risk, made.broken)
+        verdict = [] if risk is None else [made.headline]
+        facts = (*text.facts(risk, self.inputs, number, look.row, steps), *verdict)
+        return replace(made, headline=headline, facts=facts, change=text.change(self.inputs, look.row), tries=steps)
+
+    def _broken_at(self, row: Array, risk: Risk | None) -> Provocation:
+        # The finding about a run that breaks, with the headline about the first NaN or Inf. If a risk is given, it is
+        # about its operation.
+        explained = self.program.explained(row)
         births = _births(explained)
         own = [one for one in births if risk is not None and self._is_of(one, risk)] or births
         first = own[0] if own else Finding("unknown", "", explained.heading)
-        args, kwargs = self.inputs.arguments(look.row)
-        broken = self.program.broken(look.row) or "result"
-        number = None if risk is None else self._number(risk, look)
-        headline = text.say("elsewhere", headline=first.headline) if risk is None else text.headline(risk, broken)
-        verdict = [] if risk is None else [first.headline]
+        args, kwargs = self.inputs.arguments(row)
         return Provocation(
             "provoked",
             first.name,
-            headline,
+            first.headline,
             first.source if risk is None else risk.source,
-            (*text.facts(risk, self.inputs, number, look.row, steps), *verdict),
-            (),
-            first.remedy,
+            remedy=first.remedy,
             args=args,
             kwargs=kwargs,
-            broken=broken,
-            change=text.change(self.inputs, look.row),
-            tries=steps,
+            broken=self.program.broken(row) or "result",
             explained=explained,
         )
 
@@ -256,23 +250,8 @@ class Provoking:
         return None if own is None else own.number
 
     def _at_example(self) -> Provocations:
-        row = self.inputs.example
-        explained = self.program.explained(row)
-        args, kwargs = self.inputs.arguments(row)
-        first = (_births(explained) or [Finding("unknown", "", explained.heading)])[0]
-        one = Provocation(
-            "provoked",
-            first.name,
-            text.say("example_breaks"),
-            first.source,
-            (first.headline,),
-            (),
-            first.remedy,
-            args=args,
-            kwargs=kwargs,
-            broken=self.program.broken(row) or "result",
-            explained=explained,
-        )
+        made = self._broken_at(self.inputs.example, None)
+        one = replace(made, headline=text.say("example_breaks"), facts=(made.headline,))
         heading = text.say("broke_at_example", name=self.name)
         return Provocations(heading, (one,), tuple(self._notes()), complete=False)
 

@@ -10,7 +10,7 @@ import numpy
 from backprobe.findings.phrasing import plural, shorten
 from backprobe.provoke.inputs import Inputs, Variable
 from backprobe.provoke.program import Broken
-from backprobe.provoke.risks import Goal, Risk
+from backprobe.provoke.risks import Risk
 from backprobe.provoke.search import SearchOutcome
 from backprobe.record import reasons
 from backprobe.record.brief import place
@@ -67,7 +67,7 @@ def facts(risk: Risk | None, inputs: Inputs, after: float | None, row: Any, step
     if risk is not None and after is not None and not is_shown:
         yield say(
             "operand",
-            end=_of_several(risk),
+            end=f"{ENDS[risk.goal.side]} of " if risk.of > 1 else "",
             operand=shorten(risk.operand_text),
             before=number(risk.example),
             after=number(after),
@@ -113,15 +113,8 @@ def how_far(outcome: SearchOutcome) -> str:
         return say("fixed", **fields)
     if nearest.is_there:
         return say("held_out", **fields)
-    return say("reached", end=ENDS[risk.goal.side], before=number(risk.example), limit=_limit(risk.goal), **fields)
-
-
-def _of_several(risk: Risk) -> str:
-    return f"{ENDS[risk.goal.side]} of " if risk.of > 1 else ""
-
-
-def _limit(goal: Goal) -> str:
-    return f"; it may break at {number(goal.limit)}" if goal.limit else ""
+    limit = f"; it may break at {number(risk.goal.limit)}" if risk.goal.limit else ""
+    return say("reached", end=ENDS[risk.goal.side], before=number(risk.example), limit=limit, **fields)
 
 
 def heading(name: str, places: int, risky: int, steps: int, has_unsearched: bool = False) -> str:

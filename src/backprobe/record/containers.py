@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, compress, count
 from operator import not_
@@ -19,7 +19,7 @@ PLACES = tuple(f".{at}" for at in range(64))
 
 def children(value: Any) -> list[tuple[str, Any]] | None:
     """The keys and values directly inside a container; None if the value is not a container."""
-    kind = type(value)  # ``isinstance`` would ask the object for its class, which may run the program's code
+    kind: Any = type(value)  # ``isinstance`` would ask the object for its class, which may run the program's code
     # Dicts are checked before dataclasses, because transformers' ModelOutput is both. As a dict it omits fields that
     # are None.
     if issubclass(kind, dict):
@@ -32,14 +32,8 @@ def children(value: Any) -> list[tuple[str, Any]] | None:
     if issubclass(kind, list):
         return list(zip(map(str, count()), list.__iter__(value), strict=False))
     if hasattr(kind, "__dataclass_fields__"):
-        return _fields(value)
+        return [*zip(_fields_held(kind), held(value), strict=True)]
     return None
-
-
-def _fields(value: Any) -> list[tuple[str, Any]]:
-    # The fields of a dataclass with their values.
-    kind: Any = type(value)
-    return [*zip(_fields_held(kind), held(value), strict=True)]
 
 
 def held(value: Any) -> list[Any]:
@@ -139,7 +133,7 @@ def _inside(value: Any) -> Iterable[Any]:
 
 def leaves(value: Any) -> list[tuple[str, Any]]:
     """Every leaf of a container with its path, such as ``.0.hidden``; a value that is no container is a leaf with an
-    empty path.
+    empty path. Below ``DEEPEST`` levels, containers count as leaves.
 
     A container inside itself is not entered again. If there are very many containers, each is entered once: objects
     that refer to each other, like the nodes of a graph, are connected by too many paths to follow all.
@@ -250,16 +244,7 @@ def with_leaves(value: Any, new: Mapping[str, Any], path: str = "", depth: int =
     if inside is None:
         return value
     items = [with_leaves(item, new, f"{path}.{quote(key)}", depth + 1) for key, item in inside]
-    if isinstance(value, tuple):
-        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    made = copy.copy(value)
-    if isinstance(value, dict | list):
-        for place, item in zip(list(dict.keys(made)) if isinstance(made, dict) else count(), items, strict=False):
-            made[place] = item
-    else:
-        for (name, _), item in zip(inside, items, strict=True):
-            object.__setattr__(made, name, item)
-    return made
+    return _refilled(value, inside, items)
 
 
 def refilled(value: Any, replace: Callable[[Any], Any], depth: int = 0) -> Any:
@@ -271,17 +256,24 @@ def refilled(value: Any, replace: Callable[[Any], Any], depth: int = 0) -> Any:
     inside = children(value) if depth < DEEPEST else None
     if inside is None:
         return replace(value)
-    pairs = [(item, refilled(item, replace, depth + 1)) for _, item in inside]
+    return _refilled(value, inside, [refilled(item, replace, depth + 1) for _, item in inside])
+
+
+def _refilled(value: Any, inside: Sequence[tuple[str, Any]], items: list[Any]) -> Any:
+    # A copy of a container with other items in place of those ``inside``. They are exchanged by position, since one
+    # object may occur several times with different replacements.
     if isinstance(value, tuple):
-        return _as_tuple(value, [new for _, new in pairs])
+        return _as_tuple(value, items)
     made = copy.copy(value)
-    if isinstance(value, list):  # by position, since one object may occur several times with different replacements
-        list.__setitem__(made, slice(None), [new for _, new in pairs])
+    if isinstance(value, list):
+        list.__setitem__(made, slice(None), items)
     elif isinstance(value, dict):
-        for key, (_, new) in zip(list(dict.keys(value)), pairs, strict=True):
-            made[key] = new
+        for key, item in zip(list(dict.keys(value)), items, strict=True):
+            made[key] = item
     else:
-        _put(made, [(old, new) for old, new in pairs if old is not new])
+        for (name, old), item in zip(inside, items, strict=True):
+            if item is not old:
+                object.__setattr__(made, name, item)  # works for frozen dataclasses too
     return made
 
 

@@ -28,35 +28,26 @@ from backprobe.record.typed import Generic, T
 class GradStatus(StrEnum):
     """Whether an entry has its gradient, and if not, why."""
 
-    OK = "ok"
-    NOT_CONNECTED = "not_connected"
-    DETACHED = "detached"
-    NO_GRAD = "no_grad"
-    FROZEN = "frozen"
-    NOT_FLOAT = "not_float"
-    NOT_TENSOR = "not_tensor"
-    NOT_EXECUTED = "not_executed"
-    BACKWARD_NOT_RUN = "backward_not_run"
-    OPAQUE = "opaque"
+    meaning: str
+    """One sentence that explains the status."""
 
-    @property
-    def meaning(self) -> str:
-        """One sentence that explains the status."""
-        return MEANINGS[self]
+    # the default is for type checkers, which take GradStatus("ok") for a call of this method
+    def __new__(cls, value: str, meaning: str = "") -> GradStatus:
+        status = str.__new__(cls, value)
+        status._value_, status.meaning = value, meaning
+        return status
 
+    OK = "ok", "The gradient is there."
+    NOT_CONNECTED = "not_connected", "The value has a history, but no path leads from it to the output."
+    DETACHED = "detached", "It was computed from values that are differentiated, and the computation cut the graph."
+    NO_GRAD = "no_grad", "It was computed while gradients were switched off (no_grad or inference_mode)."
+    FROZEN = "frozen", "Nothing that it was computed from requires a gradient."
+    NOT_FLOAT = "not_float", "Its dtype is neither floating point nor complex, so it has no derivative."
+    NOT_TENSOR = "not_tensor", "It is not a tensor."
+    NOT_EXECUTED = "not_executed", "The code that computes it was not seen to run."
+    BACKWARD_NOT_RUN = "backward_not_run", "No backward pass was run."
+    OPAQUE = "opaque", "The framework does not let this gradient be captured rightly."
 
-MEANINGS = {
-    GradStatus.OK: "The gradient is there.",
-    GradStatus.NOT_CONNECTED: "The value has a history, but no path leads from it to the output.",
-    GradStatus.DETACHED: "It was computed from values that are differentiated, and the computation cut the graph.",
-    GradStatus.NO_GRAD: "It was computed while gradients were switched off (no_grad or inference_mode).",
-    GradStatus.FROZEN: "Nothing that it was computed from requires a gradient.",
-    GradStatus.NOT_FLOAT: "Its dtype is neither floating point nor complex, so it has no derivative.",
-    GradStatus.NOT_TENSOR: "It is not a tensor.",
-    GradStatus.NOT_EXECUTED: "The code that computes it was not seen to run.",
-    GradStatus.BACKWARD_NOT_RUN: "No backward pass was run.",
-    GradStatus.OPAQUE: "The framework does not let this gradient be captured rightly.",
-}
 
 INDEX = "_index"
 """The attribute of a record in which results computed from the record are cached."""
@@ -313,18 +304,7 @@ class Entry(Printed, Generic[T]):
         one, finiteness = self.by_output[key], self.finiteness
         if one.finiteness is not None and finiteness is not None:
             finiteness = replace(one.finiteness, value=finiteness.value)
-        return replace(
-            self,
-            status=one.status,
-            why=one.why,
-            inputs=one.inputs,
-            held_grad=one.held_grad,
-            cause=one.cause,
-            finiteness=finiteness,
-            leaves_reached=one.leaves_reached,
-            by_output={},
-            default_output=None,
-        )
+        return replace(self, **{**vars(one), "finiteness": finiteness}, by_output={}, default_output=None)
 
     def _line_of_cause(self) -> list[str]:
         source = self.cause or (self.source if self.status in LINES_OF_THEIR_OWN else None)
@@ -470,3 +450,9 @@ class Record:
     def is_of_several(self) -> bool:
         """Are there several outputs, none of which is the default?"""
         return bool(self.by_output) and self.default_output is None
+
+    def with_entries(self, changed: Mapping[Position, Entry]) -> Record:
+        """Return the record with these entries at their positions, and the other entries as they are."""
+        if not changed:
+            return self
+        return replace(self, entries=tuple([changed.get(at, entry) for at, entry in enumerate(self.entries)]))

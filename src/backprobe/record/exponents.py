@@ -66,11 +66,8 @@ def merged_exponents(first: Exponents, second: Exponents) -> Exponents:
     """
     if not first.counts.size or not second.counts.size:
         return second if not first.counts.size else first
-    low = min(first.low, second.low)
-    counts = numpy.zeros(max(one.low + one.counts.size for one in (first, second)) - low, numpy.int64)
-    for one in (first, second):
-        counts[one.low - low : one.low - low + one.counts.size] += one.counts
-    return Exponents(low, counts, min(first.smallest, second.smallest))
+    powers, counts = table_of([first, second])
+    return Exponents(int(powers[0]), counts.sum(axis=0), min(first.smallest, second.smallest))
 
 
 def table_of(rows: list[Exponents]) -> tuple[NDArray[numpy.int64], NDArray[numpy.int64]]:

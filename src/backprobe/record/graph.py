@@ -159,7 +159,7 @@ class Graph:
         return inverted(self.inputs)
 
     def sources(self, at: int) -> set[int]:
-        """The entries that an entry was computed from: by its edges, and by the names that its expression mentions."""
+        """The entries that an entry was computed from: by edges, and the earlier ones that its expression mentions."""
         return {*self.inputs[at], *(read.at for read in self.entries[at].reads if read.at < at)}
 
     def is_given(self, at: int) -> bool:
@@ -185,11 +185,15 @@ class Graph:
 
     def _flows(self) -> Iterator[Flow]:
         into: list[Sequence[int]] = []
+
+        def before(at: int) -> set[int]:
+            return reached(into[at], into.__getitem__)
+
         for target, (entry, inputs) in enumerate(zip(self.entries, self.inputs, strict=True)):
             yield from (Flow(source, target, edge) for source, edge in inputs.items())
             into.append([*inputs, *(read.at for read in entry.reads if read.at < target)])
             cut = entry.status in NO_DERIVATIVE
-            read = own_reads(target, self.entries, inputs, into.__getitem__) if entry.reads else set()
+            read = own_reads(target, self.entries, inputs, before) if entry.reads else set()
             for source in sorted(read - inputs.keys()):
                 if cut or self.entries[source].status in NO_DERIVATIVE or self._is_taken_of(target, source):
                     yield Flow(source, target, None)

@@ -1,4 +1,4 @@
-"""A limit for the runs that explain a program."""
+"""Limits for the runs that explain a program."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 @dataclass
 class Limit:
-    """The recorded run took less than ``seconds``, and at most ``runs`` more runs are allowed."""
+    """The program runs again only if its recorded run took less than ``seconds``, and at most ``runs`` more times.
+
+    Each further run is subtracted from ``runs``.
+    """
 
     seconds: float
     runs: int

@@ -13,6 +13,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable
 from functools import lru_cache
+from itertools import takewhile
 
 from backprobe.errors import BadName
 
@@ -128,6 +129,12 @@ def split(name: str) -> tuple[str, str | None]:
     return name, None
 
 
+def scope_of(name: str) -> str:
+    """The scope of a local; empty for a name that is only a scope."""
+    scope, local = split(name)
+    return "" if local is None else scope
+
+
 @lru_cache(65536)
 def strip(name: str) -> str:
     """The name without its counts.
@@ -169,6 +176,16 @@ def partition(text: str, separator: str) -> tuple[str, ...]:
             parts.append(text[start:at])
             start = at + 1
     return (*parts, text[start:])
+
+
+def common_path(paths: Iterable[str]) -> str:
+    """The path of the innermost module around all of these modules or parameters; empty if there is none.
+
+    >>> common_path(["h.0.attn.q", "h.0.mlp"]), common_path(["enc", "dec"])
+    ('h.0', '')
+    """
+    steps = zip(*(partition(path, ".") for path in paths), strict=False)
+    return ".".join(each[0] for each in takewhile(lambda each: len({*each}) == 1, steps))
 
 
 def _counted(segment: str, translate: Callable[[str], str]) -> str:

@@ -21,11 +21,9 @@ STEP = re.compile(r"""(?:\.\w+|\[["']\w+["']\]|\[\d+\])""")
 """A step from a container to one of its leaves, as programs write it."""
 
 
-def own_reads(
-    at: int, entries: Sequence[Entry], inputs: Iterable[int], into: Callable[[int], Iterable[int]]
-) -> set[int]:
-    """The positions that an entry reads itself. ``inputs`` are its edges, and ``into`` returns the positions that flow
-    into an earlier entry.
+def own_reads(at: int, entries: Sequence[Entry], inputs: Iterable[int], before: Callable[[int], Set[int]]) -> set[int]:
+    """The positions that an entry reads itself. ``inputs`` are its edges, and ``before`` returns all positions that
+    flow into an earlier entry, directly or through others.
     """
     entry = entries[at]
     read = {one.at: one.spelled for one in entry.reads if one.at < len(entries) and one.at != at}
@@ -43,12 +41,12 @@ def own_reads(
     for part in sorted(parts, key=lambda one: -len(expression_of(entries[one].source))):
         text = text.replace(expression_of(entries[part].source), " ")
     without = _without_calls(text, {read[one].removesuffix("()").rpartition(".")[2] for one in called})
-    given = [_all_into(one, into) for one in called] if without == text else []
+    given = [before(one) for one in called] if without == text else []
     text = without
     return {
         one
         for one, spelled in read.items()
-        if spelled.endswith("()") or _mentions(text, spelled) > sum(one in before for before in given)
+        if spelled.endswith("()") or _mentions(text, spelled) > sum(one in flowing for flowing in given)
     }
 
 
@@ -73,15 +71,11 @@ def _module_calls(text: str, entries: Sequence[Entry], inputs: Iterable[int]) ->
             returned.setdefault(re.findall(r"\w+", strip(entries[one].name))[-1], []).append(one)
     if not returned or "(" not in text:
         return []
-    try:
-        tree = ast.parse(text.strip(), mode="eval")
-    except (SyntaxError, ValueError):
-        return []
     calls: dict[str, list[str]] = {}
-    for node in ast.walk(tree):
-        words = re.findall(r"\w+", ast.unparse(node.func)) if isinstance(node, ast.Call) else []
+    for function, call in _calls_in(text):
+        words = re.findall(r"\w+", function)
         if words and words[-1] in returned:
-            calls.setdefault(words[-1], []).append(ast.get_source_segment(text.strip(), node) or "")
+            calls.setdefault(words[-1], []).append(call)
     return [
         (found[0], returned[name][0])
         for name, found in calls.items()
@@ -91,18 +85,20 @@ def _module_calls(text: str, entries: Sequence[Entry], inputs: Iterable[int]) ->
 
 def _without_calls(text: str, functions: Set[str]) -> str:
     # An expression without its calls of these functions, and the arguments of these calls.
-    try:
-        tree = ast.parse(text.strip(), mode="eval")
-    except (SyntaxError, ValueError):
-        return text
-    calls = [
-        ast.get_source_segment(text.strip(), node)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in functions
-    ]
+    calls = [call for function, call in _calls_in(text) if function.rpartition(".")[2] in functions]
     for call in sorted(filter(None, calls), key=len, reverse=True):
         text = text.replace(call, " ")
     return text
+
+
+def _calls_in(text: str) -> list[tuple[str, str]]:
+    # The functions that an expression calls, each with the text of the call; none if the text is no expression.
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError):
+        return []
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return [(ast.unparse(node.func), ast.get_source_segment(text.strip(), node) or "") for node in calls]
 
 
 def _is_of_loop(entry: Entry) -> bool:
@@ -128,14 +124,3 @@ def _mentions(text: str, spelled: str) -> int:
     name, *leaf = re.findall(r"\w+", spelled)
     chains = re.findall(rf"(?<![\w.]){re.escape(name)}\b({STEP.pattern}*)", text)
     return sum(all(map(eq, re.findall(r"\w+", chain), leaf)) for chain in chains)
-
-
-def _all_into(at: int, into: Callable[[int], Iterable[int]]) -> set[int]:
-    # All entries that flow into an entry, directly or indirectly.
-    found: set[int] = set()
-    pending = [at]
-    while pending:
-        new = {*into(pending.pop())} - found
-        found |= new
-        pending += new
-    return found

@@ -37,7 +37,7 @@ def first_line(error: BaseException) -> str:
 
 
 def rest_of(error: BaseException) -> str:
-    r"""The other lines of an error's message, without empty ones.
+    r"""The lines of an error's message after the first meaningful one, without empty ones.
 
     >>> rest_of(ValueError("the batch is wrong:\n\n  expected 3\n  got 4"))
     'expected 3\ngot 4'

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import count
 from typing import Any, Protocol
 
@@ -37,7 +37,7 @@ class Arithmetic(Protocol):
 def joined(records: Mapping[str, Record], default: str | None = None) -> Record:
     """One record of a run, from the records of its outputs: values, names and lines are the same in all of them.
 
-    Everything that differs is taken from the ``default`` output, if there is one.
+    If there is a ``default`` output, the fields that differ are taken from it; the notes are those of all outputs.
     """
     first = next(iter(records.values()))
     every = zip(*(record.entries for record in records.values()), strict=True)
@@ -48,16 +48,7 @@ def joined(records: Mapping[str, Record], default: str | None = None) -> Record:
         default_output=default,
         notes=_all(records, "notes"),
         **{**OF_SEVERAL, "outputs": _all(records, "outputs"), **own},
-        by_output={
-            key: Differentiated(
-                backward=one.backward,
-                outputs=one.outputs,
-                notes=one.notes,
-                path_sums=one.path_sums,
-                used_at=one.used_at,
-            )
-            for key, one in records.items()
-        },
+        by_output={key: Differentiated(**_shared(Differentiated, one)) for key, one in records.items()},
     )
 
 
@@ -90,20 +81,17 @@ def _joined(entries: Mapping[str, Entry], default: str | None) -> Entry:
 
 
 def _gradient(entry: Entry) -> Gradient:
-    return Gradient(
-        status=entry.status,
-        why=entry.why,
-        inputs=entry.inputs,
-        held_grad=entry.held_grad,
-        cause=entry.cause,
-        finiteness=entry.finiteness and replace(entry.finiteness, value=None),
-        leaves_reached=entry.leaves_reached,
-    )
+    finiteness = entry.finiteness and replace(entry.finiteness, value=None)
+    return Gradient(**{**_shared(Gradient, entry), "finiteness": finiteness})
+
+
+def _shared(kind: type[Differentiated | Gradient], whole: Record | Entry) -> dict[str, Any]:
+    # The fields of a record or entry of one output that are kept for each of several outputs.
+    return {one.name: getattr(whole, one.name) for one in fields(kind)}
 
 
 def of_output(record: Record, key: str) -> Record:
     """The record of one of several outputs."""
-    one = record.by_output[key]
     if record.default_output not in (None, key):  # the record's own fields describe the default output
         record = replace(record, scales=(), none_given=(), training=None)
     return replace(
@@ -111,11 +99,7 @@ def of_output(record: Record, key: str) -> Record:
         entries=tuple([entry.of_output(key) for entry in record.entries]),
         by_output={},
         default_output=None,
-        backward=one.backward,
-        outputs=one.outputs,
-        notes=one.notes,
-        path_sums=one.path_sums,
-        used_at=one.used_at,
+        **vars(record.by_output[key]),
     )
 
 

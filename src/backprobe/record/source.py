@@ -13,6 +13,11 @@ def expression_of(source: Source | None) -> str:
     return "" if source is None else source.expression
 
 
+def place_of(source: Source | None) -> tuple[str, int] | None:
+    """The file and line of a source; None if there is none."""
+    return None if source is None else (source.file, source.line)
+
+
 @dataclass(frozen=True, repr=False)
 class Source:
     """The place that gave a value its name: file, line (from 1), text of the line, and the expression that computes the

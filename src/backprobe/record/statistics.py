@@ -129,21 +129,18 @@ def _std(of: Mapping[str, Numbers]) -> Any:
 
 
 def _absmax(of: Mapping[str, Numbers]) -> Numbers:
-    largest: Numbers = numpy.maximum(-_extreme("min")(of), _extreme("max")(of))
+    largest: Numbers = numpy.maximum(-_where("finite", "min")(of), _where("finite", "max")(of))
     return largest
 
 
-def _extreme(column: str) -> Callable[[Mapping[str, Numbers]], Numbers]:
-    return lambda of: numpy.where(of["finite"] > 0, of[column], numpy.nan)
-
-
-def _counted(column: str) -> Callable[[Mapping[str, Numbers]], Numbers]:
-    return lambda of: numpy.where(of["count"] > 0, of[column], numpy.nan)
+def _where(count: str, column: str) -> Callable[[Mapping[str, Numbers]], Numbers]:
+    # Return a function that gives a column, with NaN where this count is 0.
+    return lambda of: numpy.where(of[count] > 0, of[column], numpy.nan)
 
 
 STATISTICS: Mapping[str, tuple[tuple[str, ...], Callable[[Mapping[str, Numbers]], Numbers]]] = {
-    **{column: (("count", column), _counted(column)) for column in COLUMNS[:8]},
-    **{column: (("finite", column), _extreme(column)) for column in COLUMNS[8:]},
+    **{column: (("count", column), _where("count", column)) for column in COLUMNS[:8]},
+    **{column: (("finite", column), _where("finite", column)) for column in COLUMNS[8:]},
     "mean": (("finite", "sum"), _mean),
     "rms": (("finite", "squares"), _rms),
     "std": (("finite", "sum", "squares"), _std),

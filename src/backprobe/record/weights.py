@@ -37,7 +37,10 @@ def weights_of(given: Any, keys: Collection[str]) -> dict[str, float | None]:
         found[key] = number = _number(weight)
         if number is None and weight is not None:
             raise BadOption(
-                f"the weight of {key!r} is not a finite number", asked=asked, found=_kind(weight), next=example
+                f"the weight of {key!r} is not a finite number",
+                asked=asked,
+                found=f"{kind(weight)}: {written(weight)}",
+                next=example,
             )
     used = {key: weight for key, weight in found.items() if weight != 0}
     if not used:
@@ -63,7 +66,3 @@ def _number(weight: Any) -> float | None:
     except (TypeError, ValueError, OverflowError):  # such as a tracer of JAX, which has no number yet
         return None
     return number if math.isfinite(number) else None
-
-
-def _kind(weight: Any) -> str:
-    return f"{kind(weight)}: {written(weight)}"

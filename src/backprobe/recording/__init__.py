@@ -140,7 +140,7 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about values and code that could not be observed."""
+        """Sentences about what could not be observed, and about how the program ran."""
         return tuple(map(str, self.record.notes))
 
     def __iter__(self) -> Iterator[str]:
@@ -188,9 +188,10 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
             raise error
 
     def select(self, patterns: str | Sequence[str]) -> dict[str, Entry[T]]:
-        """The entries whose names match a pattern, or one of several patterns, by printed name.
+        """The entries whose names match a pattern, or one of several patterns, by printed name. Patterns that begin
+        with ``!`` exclude entries.
 
-        Raises NothingMatched if a pattern matches no entry.
+        Raises NothingMatched if another pattern matches no entry.
         """
         texts = texts_of(patterns)
         compiled = [compile_pattern(text, in_function=True) for text in texts]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import linecache
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -94,16 +93,14 @@ class WantedGradients:
 
 def edits_at(file: str, line: int, names: Mapping[str, Any], table: Table) -> Sequence[Edit]:
     """The candidate edits at a line of a file. ``names`` are the global names of the file's module."""
-    linecache.checkcache(file)
-    text = "".join(linecache.getlines(file))
-    return list(candidates(FileText(file, text, names, table), line)) if text and names else []
+    text = FileText.read(file, names, table)
+    return list(candidates(text, line)) if text.text and names else []
 
 
 def edits_keeping(file: str, line: int, names: Mapping[str, Any]) -> Sequence[Edit]:
     """The candidate edits at a line of a file that drops the result of a call."""
-    linecache.checkcache(file)
-    text = "".join(linecache.getlines(file))
-    return list(keeping(FileText(file, text, names, {}), line)) if text and names else []
+    text = FileText.read(file, names)
+    return list(keeping(text, line)) if text.text and names else []
 
 
 def edits_of(finding: Finding, every: Sequence[Edit]) -> Sequence[Edit]:
@@ -132,7 +129,7 @@ def changed(before: Record, after: Record, backend: Backend) -> float | None:
 
 
 def wanted_of(record: Record, name: Any) -> list[str]:
-    """The names of the gradients that a remedy should bring: the requested one, or those of all inputs."""
+    """The names of the missing gradients that a remedy should bring: the requested one, or those of inputs, or all."""
     missing = [one for one in record.entries if one.status is GradStatus.NOT_CONNECTED]
     if name is not None:
         return [one.name for one in missing if name in (one.name, *one.aliases)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import linecache
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,12 +20,18 @@ WITH = "with "
 
 @dataclass(frozen=True)
 class FileText:
-    """The text of a file, and the values of its global names."""
+    """The text of a file, the values of its global names, and the replacements that may be tried in it."""
 
     file: str
     text: str
     names: Mapping[str, Any]
     table: Table
+
+    @classmethod
+    def read(cls, file: str, names: Mapping[str, Any], table: Table | None = None) -> FileText:
+        """The text of a file as it is now. ``table`` has the replacements that may be tried in it."""
+        linecache.checkcache(file)
+        return cls(file, "".join(linecache.getlines(file)), names, table or {})
 
     def at(self, line: int, column: int) -> int:
         """The index of a character, given its line and byte as in the syntax tree."""

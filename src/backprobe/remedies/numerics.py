@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import linecache
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -138,8 +137,9 @@ def _outcome(finding: Finding, edit: Edit, trials: EditTrials, before: Mapping[s
 
 
 def compared(before: Mapping[str, Any], after: Mapping[str, Any]) -> Cure | str:
-    """Compare outputs and gradients with an unchanged run. FAILED if a finite number became NaN or Inf, or if a shape
-    changed.
+    """Compare outputs and gradients with an unchanged run.
+
+    FAILED if a finite number became NaN or Inf, if a shape changed, or if the runs have no name in common.
     """
     shared, is_equal, was_finite = [name for name in before if name in after], True, False
     for was, now in ((before[name], after[name]) for name in shared):
@@ -180,27 +180,21 @@ def edits_for(
     source = finding.source
     if source is None or package(source.file) is not None:
         return
-    linecache.checkcache(source.file)
-    text = "".join(linecache.getlines(source.file))
+    own = FileText.read(source.file, names(source.file))
     try:
-        tree = ast.parse(text)
+        tree = ast.parse(own.text)
         written = {node.id for node in ast.walk(ast.parse(instead)) if isinstance(node, ast.Name)}
     except SyntaxError:
         return
-    known = names(source.file)
-    spelled = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name | ast.arg) for node in [_named(node)]}
-    if not text or not written <= {*known, *spelled}:
+    spelled = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    spelled |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    if not own.text or not written <= {*own.names, *spelled}:
         return
-    own = FileText(source.file, text, known, {})
     every = [node for node in ast.walk(tree) if isinstance(node, ast.expr) and ast.unparse(node) == formula]
     here = [node for node in every if _is_at(node, source.line)]
     for node in here or (every if len(every) == 1 else []):
         put = instead if _is_whole(tree, node) else f"({instead})"
-        yield Edit(source.file, node.lineno, text, ((own.start(node), own.end(node), put),), formula)
-
-
-def _named(node: ast.Name | ast.arg) -> ast.Name:
-    return node if isinstance(node, ast.Name) else ast.Name(node.arg)
+        yield Edit(source.file, node.lineno, own.text, ((own.start(node), own.end(node), put),), formula)
 
 
 def _is_at(node: ast.expr, line: int) -> bool:

@@ -56,7 +56,7 @@ class EditTrials:
         return self.again(nullcontext())
 
     def functions(self, file: str) -> Sequence[FunctionType]:
-        """The functions that were created from a file before the first trial."""
+        """The functions that were created from a file before the first trial with edits of it."""
         if file not in self.alive:
             self.alive[file] = functions_of(file)
         return self.alive[file]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -71,8 +71,9 @@ def replay(path: str | os.PathLike[str], model: Any, *, models: Sequence[Any] = 
     (True, 'return h / h.sum()')
 
     During the run the model has the parameters, buffers and modes of the step, and draws the same random numbers.
-    Afterwards the model and the random states are restored. With the same machine and versions, all bits are the same.
-    If the step's GPU is not available, the step runs on the CPU, and numbers may differ by rounding.
+    Afterwards the model and the random states are restored. With the same machine and versions, all bits are the same,
+    unless an operation is not deterministic or the forward reads something that is not in the step. If the step's GPU
+    is not available, the step runs on the CPU, and numbers may differ by rounding.
 
     - ``path``: the folder that ``bp.guard(model, capture=path)`` or ``bp.watch(..., guard=path)`` wrote.
     - ``model``: a model of the same class and sizes. For a captured gradient in JAX it is the differentiated function.
@@ -91,7 +92,8 @@ def replay(path: str | os.PathLike[str], model: Any, *, models: Sequence[Any] = 
             found=kind(model),
             next=f"bp.replay({spelled}, {model.__name__}(...))",
         )
-    beside = [sys.modules[one] for one in (_module_of(model),) if one in sys.modules]
+    home = inspect.getmodule(model)
+    beside = [] if home is None else [home]
     step, said = steps.read(path, asked, lambda name: captures_of(load_backend(name), asked), beside)
     backend = load_backend(step.backend)
     captures = captures_of(backend, asked)
@@ -103,11 +105,6 @@ def replay(path: str | os.PathLike[str], model: Any, *, models: Sequence[Any] = 
         ran = captures.run(model, step, calls)
         report, record = _explained(model, backend, step, calls, ran)
     return _answer(step, said, captures, ran, report, record)
-
-
-def _module_of(model: Any) -> str:
-    owner = model if hasattr(model, "__qualname__") else type(model)
-    return str(getattr(owner, "__module__", ""))
 
 
 def _refuse_misfit(path: Any, model: Any, step: CapturedStep, captures: Captures, backend: Backend, asked: str) -> None:
@@ -138,8 +135,9 @@ def _refuse_misfit(path: Any, model: Any, step: CapturedStep, captures: Captures
 
 
 def _refuse_left_out(path: Any, step: CapturedStep, asked: str) -> None:
-    # Raise BadOption if an argument of a call was not written to the folder, because it cannot be found elsewhere.
-    # Parameters that were not written are taken from the model.
+    # Raise BadOption if an argument of a call, or a gradient that reached it, was not written to the folder, because it
+    # cannot be found elsewhere. Parameters that were not written are taken from the model, unless the program has
+    # changed them since.
     given = [one for call in step.calls for _, one in leaves(call.given)]
     missing = [one for one in given if isinstance(one, LeftOut)]
     lost = steps.needed(step.left_out)

@@ -57,7 +57,7 @@ class ComparedBits:
 
     @classmethod
     def of(cls, step: CapturedStep, ran: RanCalls) -> ComparedBits:
-        """Compare all outputs and gradients that are known from both runs."""
+        """Compare all outputs and gradients of the original step. One that the new run lacks counts as different."""
         outputs = [
             (f"{call.path}:return{path}", known["digest"] == now.get(path, {}).get("digest"))
             for call, now in zip(step.calls, ran.returned, strict=True)
@@ -113,9 +113,7 @@ def versions(said: Mapping[str, Any], backend: str) -> list[str]:
 
 
 def own_parameters(step: CapturedStep) -> list[str]:
-    """Return a note on parameters and buffers that were not written to the folder, for which those of the model were
-    used.
-    """
+    """Return a note if parameters or buffers were not written to the folder, so that those of the model were used."""
     missing = [name for name, one in step.parameters.items() if one.tensor is None]
     states = [name for call in step.calls for name, one in call.state.items() if one.tensor is None]
     if not missing and not states:

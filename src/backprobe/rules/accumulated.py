@@ -5,27 +5,19 @@ The watch stores this as a fact for each step: ``.grad`` was unchanged since the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from backprobe.rules.alert import Alert, Sighting, alert
-from backprobe.rules.window import RunRows, Window, first_of, lasting
+from backprobe.rules.alert import Sighting, alert
+from backprobe.rules.window import OneAlert, Window, first_of, lasting
 
 LASTING = 3  # gradients must stay uncleared for this number of successive steps
 HEADLINE = "gradients add up from step to step: those of {number} parameters are not cleared"
 REMEDY = "optimizer.zero_grad() before each backward()"
 
 
-class Accumulated:
+class Accumulated(OneAlert):
     """Finds gradients that are not cleared. Needs only the count that is stored with each step."""
 
-    def __init__(self, rows: RunRows) -> None:
-        self.found: list[Alert] = []
-
     def look(self, window: Window) -> None:
-        at = first_of(window, lasting((window.uncleared > 0)[None], LASTING)[0])
+        at = first_of(window, lasting(window.uncleared > 0, LASTING))
         if at is not None and not self.found:
             seen = [Sighting(int(window.steps[at]), "", float(window.uncleared[at]))]
             self.found = alert("accumulated", seen, "uncleared", HEADLINE, REMEDY)
-
-    def alerts(self) -> Iterator[Alert]:
-        yield from self.found

@@ -50,7 +50,7 @@ class Depth:
         norms = numpy.where(norms > 0, norms, numpy.nan)  # norms of exactly 0 have a rule of their own
         ratio, *masks = along(norms)
         for kind, mask in zip(MEND, masks, strict=True):
-            held = lasting(table.window.wide(mask[None]), LASTING)[0]
+            held = lasting(table.window.wide(mask), LASTING)
             at = first_of(table.window, held)
             if at is not None and kind in kinds:
                 self.found[kind, number] = _seen(table, norms, ratio, at)
@@ -71,7 +71,8 @@ def _may_be(squares: Matrix, rows: Sequence[int]) -> bool:
 
 
 def series(names: Sequence[str]) -> list[list[str]]:
-    """Groups of names that differ in a single number, ordered by this number, if the layers also ran in this order.
+    """Groups of at least three names that differ in a single number, ordered by this number. Layers that ran in another
+    order are no group.
 
     >>> series(["h.0.fc", "h.1.fc", "h.2.fc", "head"])
     [['h.0.fc', 'h.1.fc', 'h.2.fc']]

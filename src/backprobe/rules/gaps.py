@@ -58,8 +58,7 @@ def _of_steps(reader: RunReader) -> Iterator[Gap]:
 
 def _with_nan(reader: RunReader) -> Any:
     # The steps in which a value of the forward was NaN.
-    names = [name for name, kind in reader.rows() if kind == "value"]
-    steps, table = reader.field(names, "value.nan")
+    steps, table = reader.field(reader.names_of("value"), "value.nan")
     return steps[(numpy.nan_to_num(table) > 0).any(axis=0)]
 
 

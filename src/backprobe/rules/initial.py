@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import numpy
 
-from backprobe.rules.alert import Alert, Sighting, alert
+from backprobe.rules.alert import Sighting, alert
 from backprobe.rules.rule import RULES
-from backprobe.rules.window import RunRows, Table, Window
+from backprobe.rules.window import OneAlert, Table, Window
 
 EXPLODED, VANISHED = (RULES[f"{how}_weights"].threshold for how in ("large", "small"))
 GROWN = 3.0
@@ -20,13 +19,10 @@ FEWEST = 2  # weights are examined if the factors of at least this number of lay
 REMEDY = "the initialisation: PyTorch's own, or torch.nn.init.kaiming_normal_ and xavier_uniform_"
 
 
-class Initial:
+class Initial(OneAlert):
     """Examines the first step, and layers with a weight and a bias. Their number of inputs is known: it is the count of
     weights divided by the count of biases.
     """
-
-    def __init__(self, rows: RunRows) -> None:
-        self.found: list[Alert] = []
 
     def look(self, window: Window) -> None:
         if window.first or window.fresh or not len(window.steps) or not window.parameters:
@@ -43,9 +39,6 @@ class Initial:
         elif 0 < middle < VANISHED:
             said = headline.format("small", "of at most")
             self.found = alert("small_weights", seen, "param.rms", said, REMEDY)
-
-    def alerts(self) -> Iterator[Alert]:
-        yield from self.found
 
 
 def _gains(parameters: Table) -> dict[str, float]:

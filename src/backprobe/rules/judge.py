@@ -1,4 +1,4 @@
-"""Applies the rules to a run, one window of steps after another, and never reads a judged step again."""
+"""Applies the rules to a run, one window of steps after another. Judged steps are only read as context of new ones."""
 
 from __future__ import annotations
 
@@ -29,11 +29,10 @@ from backprobe.rules.units import Units
 from backprobe.rules.updates import UpdatesRule
 from backprobe.rules.window import BACK, Matrix, RunRows, Steps, Window, WindowPart
 from backprobe.storage.runs.layout import IS_OPEN
-from backprobe.storage.runs.merged import RunReader, logged
+from backprobe.storage.runs.merged import NOT_FINITE, RunReader, logged
 
 MOST, FEWEST, NUMBERS = 1024, 256, 1 << 18
 """The most and the fewest steps that are judged together; and how many numbers of a column are read together, 2 MB."""
-WHOLE, NONFINITE = ("count", "finite", "sum"), ("nan", "posinf", "neginf")
 KINDS = (
     NonfiniteRule,
     Initial,
@@ -73,7 +72,7 @@ class RunState:
         # the places of the latest judged steps in which something was measured
         self.kept: Steps = numpy.empty(0, numpy.int64)
         # The number of judged steps in which something was measured, and the number of all judged steps. Neither counts
-        # steps that a scaler skipped.
+        # steps that a scaler skipped or that no optimizer finished.
         self.count = self.all_count = 0
         self.begins: int | None = None  # the number of the first step
         # in the first step in which all of several optimizers stepped, did each have a backward pass of its own?
@@ -217,9 +216,9 @@ class Judge:
         if not rows:
             return found
         places = numpy.arange(len(self.rows.measured), len(self.rows.all))
-        columns = {name: part.column(name)[places] for name in WHOLE}
+        columns = {name: part.column(name)[places] for name in ("count", "finite", "sum")}
         is_finite = bool((columns["count"] == columns["finite"]).all())
-        columns |= {name: 0 * columns["count"] if is_finite else part.of(places, name) for name in NONFINITE}
+        columns |= {name: 0 * columns["count"] if is_finite else part.of(places, name) for name in NOT_FINITE}
         wide = {name: numpy.broadcast_to(one, (len(rows), part.high - part.low)) for name, one in columns.items()}
         numbers, there = (one[:, -len(info) :] for one in (logged(wide), wide["count"] > 0))
         there, is_kept = there & (info["skipped"] <= 1), info["skipped"] == 0

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy
 
 from backprobe.rules.alert import Alert, Sighting, alert
-from backprobe.rules.window import Mask, RunRows, Table, Window
+from backprobe.rules.window import Mask, OneAlert, RunRows, Table, Window
+from backprobe.storage.runs.merged import NOT_FINITE
 
-KINDS = ("nan", "posinf", "neginf")
 
-
-class NonfiniteRule:
+class NonfiniteRule(OneAlert):
     """Looks for NaN and Inf in values and logged numbers of all steps, and in gradients except in steps that a scaler
     skipped.
     """
 
     def __init__(self, rows: RunRows) -> None:
-        self.found: list[Alert] = []
+        super().__init__(rows)
         self.begins: Mask | None = None  # which values are infinite in the first step
 
     def look(self, window: Window) -> None:
@@ -54,14 +51,11 @@ class NonfiniteRule:
         bad: Mask = table.is_nonfinite
         if not bad.any():
             return bad
-        nan, above, below = (table.column(what) > 0 for what in KINDS)
+        nan, above, below = (table.column(what) > 0 for what in NOT_FINITE)
         infinite: Mask = above | below
         if kind == "value" and self.begins is not None:
             infinite = infinite & ~self.begins
         return nan | infinite
-
-    def alerts(self) -> Iterator[Alert]:
-        yield from self.found
 
 
 def _tables(window: Window) -> list[tuple[Table, str]]:
@@ -80,7 +74,7 @@ def _first(window: Window, bad: Mask) -> int | None:
 def _said(table: Table, kind: str, rows: list[int], step: int) -> list[Alert]:
     at = int(numpy.searchsorted(table.window.steps, step))
     first = table.some(rows[:1])
-    counts = {name: float(table.window.wide(first.column(name))[0, at]) for name in KINDS}
+    counts = {name: float(table.window.wide(first.column(name))[0, at]) for name in NOT_FINITE}
     seen = [Sighting(step, table.names[row], sum(counts.values())) for row in rows]
     of = {"value": "", "grad": "the gradient of ", "param": "the parameter "}[kind]
     headline = f"the first {'NaN' if counts['nan'] else 'Inf'} is in {of}'{{name}}': {{number}} numbers"

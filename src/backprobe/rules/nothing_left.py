@@ -44,8 +44,8 @@ class NothingLeft:
     def _all_zero(self, window: Window, is_zero: Mask, loss: Matrix) -> None:
         # A loss of zero legitimately has zero gradients, for example when a margin is reached. In this case zeros only
         # count if they appear suddenly and stay for longer.
-        soon = _held(is_zero & (loss != 0), LASTING)
-        late = _held(is_zero, LATE)
+        soon = lasting(is_zero & (loss != 0), LASTING)
+        late = lasting(is_zero, LATE)
         for back in range(LATE, LATE + BEFORE):
             late[back:] &= ~is_zero[:-back]
         late[: max(BEFORE + LATE - 1 - window.first, 0)] = False
@@ -78,7 +78,7 @@ class NothingLeft:
         if self.had_none or not window.gradients or not window.parameters:
             return
         came = [table.is_there.any(axis=0) for table in (window.parameters, window.gradients)]
-        at = first_of(window, _held(~has & came[0] & came[1], LASTING))
+        at = first_of(window, lasting(~has & came[0] & came[1], LASTING))
         if at is not None:
             first = window.used.names[0]
             headline = (
@@ -91,11 +91,6 @@ class NothingLeft:
     def alerts(self) -> Iterator[Alert]:
         for how in ("zero", "lost", "none"):
             yield from self.found.get(how, ())
-
-
-def _held(mask: Mask, count: int) -> Mask:
-    held: Mask = lasting(mask[None], count)[0]
-    return held
 
 
 def _said(window: Window, at: int, number: float, how: str) -> list[Alert]:

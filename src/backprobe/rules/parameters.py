@@ -42,10 +42,11 @@ class ParametersRule:
             self.pending = dict.fromkeys(range(len(parameters.names)))
         if not self.pending:
             return
-        for table, note in ((parameters, self._came), (used, self._used)):
-            is_there = window.wide(table.is_there)
-            for row in numpy.flatnonzero(is_there.any(axis=1)).tolist():
-                note(table.names[row], row, window.first + int(is_there[row].argmax()))
+        for row, at in _arrived(window, parameters):
+            if self.pending.get(row, at) is None:
+                self.pending[row] = at
+        for row, at in _arrived(window, used):
+            self.first_used.setdefault(used.names[row], at)
         if window.end < SOON:
             return
         quiet = _without_grad(window) if window.first == 0 and not self.waits else set()
@@ -62,13 +63,6 @@ class ParametersRule:
             if name not in (self.frozen or ()) and self.first_used.get(name, last + 1) > last and has_some:
                 step = int(window.steps[last - window.first])
                 self.without[row] = Sighting(step, name, float(self.waits[row]))
-
-    def _came(self, name: str, row: int, at: int) -> None:
-        if self.pending is not None and row in self.pending and self.pending[row] is None:
-            self.pending[row] = at
-
-    def _used(self, name: str, row: int, at: int) -> None:
-        self.first_used.setdefault(name, at)
 
     def _zero(self, window: Window) -> None:
         used = window.used
@@ -96,6 +90,13 @@ class ParametersRule:
         headline = "the gradient of '{name}' is exactly zero"
         remedy = "what lies behind it in the forward: a dead ReLU, a product with zero, or a loss that does not use it"
         yield from alert("zero_gradient", self.zero.all[::-1], "grad.zeros", headline, remedy)
+
+
+def _arrived(window: Window, table: Table) -> Iterator[tuple[int, int]]:
+    # The rows that have numbers in this window, each with the number of steps of the run before the first such step.
+    is_there = window.wide(table.is_there)
+    for row in numpy.flatnonzero(is_there.any(axis=1)).tolist():
+        yield row, window.first + int(is_there[row].argmax())
 
 
 def _has_run(window: Window, parameter: str) -> bool:

@@ -4,13 +4,13 @@ from each row.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 
 import numpy
 
-from backprobe.rules.alert import Alert, Sighting, alert
+from backprobe.rules.alert import Sighting, alert
 from backprobe.rules.rule import RULES
-from backprobe.rules.window import Mask, RunRows, Table, Window, first_of, lasting
+from backprobe.rules.window import Mask, OneAlert, Table, Window, first_of, lasting
 
 HEADLINE = (
     "the loss is minus the mean of one number in each row of '{name}', as of log-probabilities, but they are "
@@ -36,11 +36,8 @@ def is_of_picks(gradients: Table) -> Mask:
     return found
 
 
-class PicksRule:
+class PicksRule(OneAlert):
     """Needs values and gradients of the model's return value, parameters that change, and a loss."""
-
-    def __init__(self, rows: RunRows) -> None:
-        self.found: dict[int, list[Alert]] = {}  # the key is the index of a row
 
     def look(self, window: Window) -> None:
         values, gradients, parameters = window.values, window.gradients, window.parameters
@@ -57,12 +54,9 @@ class PicksRule:
                 moves[1:] = (numpy.diff(window.wide(parameters["squares"]), axis=1) != 0).any(axis=0)
         for row, name in enumerate(names):
             at = first_of(window, held[row] & moves)
-            if at is not None:
+            if at is not None and not self.found:
                 seen = [Sighting(int(window.steps[at]), name, float(window.wide(scores["max"])[row, at]))]
-                self.found[row] = alert("not_log_probabilities", seen, "value.max", HEADLINE, REMEDY)
-
-    def alerts(self) -> Iterator[Alert]:
-        yield from self.found[min(self.found)] if self.found else ()
+                self.found = alert("not_log_probabilities", seen, "value.max", HEADLINE, REMEDY)
 
 
 def _names(values: Table, known: Collection[str]) -> Sequence[str]:

@@ -10,7 +10,7 @@ import numpy
 
 from backprobe.findings.phrasing import listed
 from backprobe.rules.alert import Alert
-from backprobe.storage.runs.merged import LOGGED, RunReader
+from backprobe.storage.runs.merged import LOGGED, NOT_FINITE, RunReader
 
 BEFORE = 20
 """The number of earlier steps in which a process with NaN or Inf is compared with the others."""
@@ -20,7 +20,7 @@ processes that have none.
 
 Smaller differences are normal, because the batches of processes differ.
 """
-NOT_FINITE, SIZE = ("nan", "posinf", "neginf"), ("finite", "squares")
+SIZE = ("finite", "squares")
 
 
 def with_ranks(one: Alert, reader: RunReader) -> Alert:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy
 
-from backprobe.rules.alert import Alert, Sighting, alert
+from backprobe.rules.alert import Sighting, alert
 from backprobe.rules.rule import RULES
 from backprobe.rules.updates import GROWS, WAIT
-from backprobe.rules.window import Matrix, RunRows, Window
+from backprobe.rules.window import Matrix, OneAlert, RunRows, Window
 
 FEW = RULES["lost_updates"].threshold
 
 
-class RoundingRule:
+class RoundingRule(OneAlert):
     """Finds updates that are lost to rounding. Needs ``"update"`` in ``what=``."""
 
     def __init__(self, rows: RunRows) -> None:
-        self.found: list[Alert] = []
+        super().__init__(rows)
         # the number of steps at which the rule judges next; None if it never does again
         self.next_end: int | None = WAIT
         self.steps: list[int] = []
@@ -50,9 +48,6 @@ class RoundingRule:
             headline = "steps change at most {number} of the numbers that have a gradient, as of '{name}'"
             remedy = "a larger learning rate; or parameters in float32: a change below the rounding of a dtype is lost"
             self.found, self.next_end = alert("lost_updates", seen, "update.zeros", headline, remedy), None
-
-    def alerts(self) -> Iterator[Alert]:
-        yield from self.found
 
 
 def _grows(share: Matrix) -> bool:

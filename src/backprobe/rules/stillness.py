@@ -99,7 +99,9 @@ class Unchanged:
             return
         here = window.parameters.part(self.names)
         is_large, is_first_window = self._is_large(window), window.first + window.fresh == 0
-        rows = numpy.arange(len(self.names)) if is_first_window else _may_be_same(window, here)
+        # most rows change in every step, so their sum of squares is compared first
+        is_alike = _same(window, here, "squares")[:, window.fresh :].any(axis=1)
+        rows = numpy.flatnonzero(is_alike | is_first_window)
         others = numpy.setdiff1d(numpy.arange(len(self.names)), rows)
         self.is_first[others] = False
         self.own.end(others)
@@ -217,11 +219,6 @@ def _same(window: Window, table: Table, column: str) -> Mask:
     if len(numbers):
         found &= window.wide(table.is_there)
     return found
-
-
-def _may_be_same(window: Window, table: Table) -> Any:
-    # The rows that have the same sum of squares in a new step as in the step before.
-    return numpy.flatnonzero(_same(window, table, "squares")[:, window.fresh :].any(axis=1))
 
 
 def _lengths(mask: Mask, start: Any = 0) -> Lengths:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy
 from numpy.typing import NDArray
 
-from backprobe.rules.alert import Alert
+from backprobe.rules.alert import Alert, Sighting, alert
 from backprobe.rules.rule import RULES
 from backprobe.rules.window import RunRows, Window
 
@@ -80,25 +81,10 @@ class UnevenRanks:
             return
         name = self.keys[int(numpy.nanargmax(times))][0]
         number, larger = float(numpy.nanmedian(times)), int(numpy.isfinite(times).sum())
-        said = f"the gradients of rank {rank} are {number:.3g} x those of its peers"
-        facts = (
-            f"in {larger} of {there} names, {ranks:,} processes compared over {STEPS} steps; the most in '{name}'",
-            RULES["uneven_ranks"].means,
-        )
-        self.found[rank] = Alert(
-            "uneven_ranks",
-            name,
-            f"step {step}: {said}",
-            None,
-            facts,
-            (),
-            REMEDY,
-            step=step,
-            field="grad.rms",
-            number=number,
-            threshold=TIMES,
-            ranks=(rank,),
-        )
+        headline = f"the gradients of rank {rank} are {{number}} x those of its peers"
+        fact = f"in {larger} of {there} names, {ranks:,} processes compared over {STEPS} steps; the most in '{name}'"
+        (one,) = alert("uneven_ranks", [Sighting(step, name, number)], "grad.rms", headline, REMEDY)
+        self.found[rank] = replace(one, facts=(fact, *one.facts), ranks=(rank,))
 
     def alerts(self) -> Iterator[Alert]:
         yield from self.found.values()

@@ -54,9 +54,9 @@ class UpdatesRule:
         if not (share[window.fresh :] > LARGE).any() or "large" in self.found:
             return
         is_large = (share > LARGE) & (_of_usual(window, window.updates, weights) > LARGE)
-        held, loss = lasting(is_large[None], LASTING)[0], window.loss_by_step
+        held, loss = lasting(is_large, LASTING), window.loss_by_step
         fell = numpy.append(False, loss[1:] < loss[:-1])  # steps that lower the loss are not too large
-        at = first_of(window, held & ~lasting(fell[None], LASTING - 1)[0])
+        at = first_of(window, held & ~lasting(fell, LASTING - 1))
         if at is not None:
             most = window.wide(window.updates["squares"])[:, at]
             name = window.updates.names[int(numpy.nanargmax(most))]
@@ -95,7 +95,7 @@ class UpdatesRule:
         known_here = numpy.isfinite(cosine) & (numpy.diff(window.steps[begin:]) == 1)
         turned = known_here & (surely(cosine, weights.column("count").max(axis=1, keepdims=True)) > TURNED)
         is_all = turned.sum(axis=0) >= numpy.maximum(ALMOST * known_here.sum(axis=0), 1)
-        held = lasting((numpy.logical_and.accumulate(is_all) & (pull > PULL))[None], SHRUNK)[0]
+        held = lasting(numpy.logical_and.accumulate(is_all) & (pull > PULL), SHRUNK)
         held = numpy.append(numpy.zeros(begin + 1, bool), held)
         at = first_of(window, held)
         if at is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -11,14 +11,14 @@ import numpy
 from numpy.typing import NDArray
 
 from backprobe.record.statistics import COLUMNS, columns_for, statistic
-from backprobe.rules.alert import Sighting
+from backprobe.rules.alert import Alert, Sighting
 from backprobe.storage.runs.chosen_rows import regular_places
 from backprobe.storage.runs.merged import LOGGED, RunReader
 
 BACK = 40  # earlier steps that a window includes before the new ones; no rule looks further back
 SCALE = "loss scale"
 FEW, PART, SMALL = 8, 32, 64
-"""If fewer than ``FEW`` rows or 1/``PART`` of all rows are needed, only these are read; otherwise all. A run with up to
+"""If at most ``FEW`` rows or 1/``PART`` of all rows are needed, only these are read; otherwise all. A run with up to
 ``SMALL`` rows is always read as a whole.
 """
 Matrix = NDArray[numpy.float64]
@@ -181,7 +181,7 @@ class Window:
 
 
 def loss_of(logged: Mapping[str, Any]) -> str | None:
-    """The name of the loss among the logged names."""
+    """The name of the loss among the logged names: ``loss``, or the only one that contains this word; else None."""
     names = [name for name in logged if "loss" in name.lower() and name != SCALE]
     return "loss" if "loss" in names else names[0] if len(names) == 1 else None
 
@@ -238,6 +238,16 @@ class Table:
         return Table(self.window, self.places[numpy.asarray(rows, int)])
 
 
+class OneAlert:
+    """A rule that finds a single alert, in ``found``."""
+
+    def __init__(self, rows: RunRows) -> None:
+        self.found: list[Alert] = []
+
+    def alerts(self) -> Iterator[Alert]:
+        yield from self.found
+
+
 class Firsts:
     """Finds for each name the first step at which a condition held, over all windows so far."""
 
@@ -263,15 +273,15 @@ class Firsts:
 
 
 def lasting(mask: Mask, count: int) -> Mask:
-    """The steps at which a condition has held for ``count`` successive steps.
+    """The steps at which a condition has held for ``count`` successive steps. Steps are the last axis.
 
     >>> lasting(numpy.array([[True, True, True, False, True]]), 2).astype(int).tolist()
     [[0, 1, 1, 0, 0]]
     """
     found = mask.copy()
     for back in range(1, count):
-        found[:, back:] &= mask[:, :-back]
-    found[:, : count - 1] = False
+        found[..., back:] &= mask[..., :-back]
+    found[..., : count - 1] = False
     return found
 
 

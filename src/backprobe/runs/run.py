@@ -68,16 +68,11 @@ class Run:
     @property
     def fields(self) -> list[str]:
         """Every field that at least one name has."""
-        from backprobe.record.statistics import STATISTICS
-        from backprobe.storage.runs.merged import LOGGED, RATIO
-
-        kinds = dict.fromkeys(kind for _, kind in self._reader.rows())
-        found = [f"{kind}.{name}" for kind in kinds if kind != LOGGED for name in STATISTICS]
-        return found + [RATIO] * ({"update", "param"} <= kinds.keys()) + [LOGGED] * (LOGGED in kinds)
+        return self._reader.fields()
 
     @property
     def attempts(self) -> list[Mapping[str, Any]]:
-        """Each start of the training: its options, its first step, versions, and how the file was written."""
+        """Each start of the training: its time, its options, versions, and how the file was written."""
         return [attempt.facts for attempt in self._reader.attempts()]
 
     @property
@@ -110,14 +105,12 @@ class Run:
         The number is NaN if a name has no row in a step. Raises BadOption.
         """
         kind = self._kind(field, f"run.grid({cut(written(field))})")
-        names = [name for name, one in self._reader.rows() if one == kind]
+        names = self._reader.names_of(kind)
         return names, *self._reader.field(names, field)
 
     def at(self, step: int) -> Step:
         """The rows of a step: a mapping from names to mappings from fields to numbers. Raises UnknownStep."""
-        found = None
-        if is_number(step):
-            found = self._reader.at(int(step))
+        found = self._reader.at(int(step)) if is_number(step) else None
         if found is None:
             raise unknown_step(step, self.steps.tolist())
         info, attempt, rows = found
@@ -259,14 +252,15 @@ class Run:
         exports.export(self._reader, path, format, fields, asked)
 
     def plot(self, field: str = "grad.rms") -> Any:
-        """A field of all names over the steps, as a ``matplotlib`` figure: a heat map on a logarithmic scale.
+        """A field of all names over the steps, as a ``matplotlib`` figure: a heat map on a logarithmic scale, or for
+        counts on a linear one.
 
         ``run.plot("grad.rms").savefig("run.png")`` writes it. Raises BadOption and NotInstalled.
         """
         from backprobe.charts.plots import heat_map
 
         kind = self._kind(field, f"run.plot({cut(written(field))})")
-        return heat_map(self._reader, [name for name, one in self._reader.rows() if one == kind], field)
+        return heat_map(self._reader, self._reader.names_of(kind), field)
 
     def plot_flow(self, step: int | None = None) -> Any:
         """The rms of values and gradients across depth, at a step or the last, as a ``matplotlib`` figure.
@@ -309,7 +303,7 @@ class Run:
         from backprobe.storage.runs.table import wide
 
         kind = self._kind(field, asked)
-        names = [name for name, one in self._reader.rows() if one == kind]
+        names = self._reader.names_of(kind)
         return frame(lambda: wide(self._reader, names, field), asked, index="step")
 
     def sql(self, query: str) -> Any:

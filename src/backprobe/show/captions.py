@@ -18,7 +18,7 @@ from backprobe.record.held import plain_text
 from backprobe.record.inputs import Edge
 from backprobe.record.names import split, strip
 from backprobe.record.source import expression_of
-from backprobe.show.drawable import LEVELS
+from backprobe.show.drawable import decade
 from backprobe.show.text import describe, forms, outputs, path_sums
 
 DATA = "data: not differentiated"
@@ -267,14 +267,9 @@ class Captions:
         return self.decade(self.record.entries[at].grad_or_none)
 
     def decade(self, tensor: Any) -> int | None:
-        """The decade of a gradient's rms: LEVELS - 1 for the largest gradient, and one less for each power
-        of 10 below.
-        """
+        """The decade of a gradient's rms, relative to the largest gradient; None for zeros, and for NaN or Inf."""
         summary = self.summary(tensor)
-        if summary is None or summary.nonfinite or not summary.rms > 0 or not self.largest:
-            return None
-        decades = math.log10(summary.rms) - math.log10(self.largest)
-        return max(0, min(LEVELS - 1, LEVELS - 1 + round(decades)))
+        return None if summary is None or summary.nonfinite else decade(summary.rms, self.largest)
 
     def width(self, flow: Flow) -> int | None:
         """The width of an edge's line: the decade of the gradient that flows back along it."""

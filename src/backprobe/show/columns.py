@@ -118,7 +118,7 @@ class TableColumns:
 
 
 def cut(text: str, width: int) -> str:
-    """The beginning of a text that is too long."""
+    """The text, or its beginning with an ellipsis if it is too long."""
     return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
 
 

@@ -68,7 +68,14 @@ def decades(number: float, among: Iterable[float]) -> int | None:
     >>> decades(-30.0, [300.0, -30.0]), decades(0.0, [1.0]), decades(1e-9, [1.0])
     (3, None, 0)
     """
-    largest = max(map(abs, filter(math.isfinite, among)), default=0.0)
+    return decade(number, max(map(abs, filter(math.isfinite, among)), default=0.0))
+
+
+def decade(number: float, largest: float) -> int | None:
+    """The level of a number: ``LEVELS - 1`` from the magnitude ``largest`` on, and one less for each decade below.
+
+    None for 0, for NaN and Inf, and if ``largest`` is 0.
+    """
     if not (number and largest and math.isfinite(number)):
         return None
-    return max(0, LEVELS - 1 + round(math.log10(abs(number)) - math.log10(largest)))
+    return max(0, min(LEVELS - 1, LEVELS - 1 + round(math.log10(abs(number)) - math.log10(largest))))

@@ -23,6 +23,7 @@ from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.held import plain_text
 from backprobe.record.reasons import NOT_FETCHED
 from backprobe.show.columns import ALIAS, GAP, Forms, TableColumns, TableRow, cut, elided
+from backprobe.show.number_table import more
 from backprobe.show.printing import echo
 from backprobe.show.progress import NO_CODES
 from backprobe.show.text import forms, keys_shown, outputs, path_sums, printable
@@ -84,7 +85,7 @@ def titles(record: Record) -> tuple[str, ...]:
 
 
 def footer(record: Record) -> list[str]:
-    """The lines below the table: values that are not tensors, the names of the outputs, and notes."""
+    """The lines below the table: values that are not tensors, replaced names, outputs, sums of partials, and notes."""
     plain = [entry for entry in record.entries if entry.status is GradStatus.NOT_TENSOR]
     lines = []
     if plain:
@@ -126,7 +127,7 @@ def fitted(record: Record, most: int | None, width: int) -> str:
     lines = [_styled([(" " * GAP).join(columns.titles).rstrip()], [{"bold": True}], width)]
     for row in (*head, None, *tail):
         if row is None:
-            lines += [_styled([_more(left)], [DIM], width)] if left else []
+            lines += [_styled([more(left)], [DIM], width)] if left else []
             continue
         cells = columns.cells(row, next(names))
         spaced = [cell + " " * GAP for cell in cells[:-1]] + [cells[-1].rstrip()]
@@ -159,7 +160,7 @@ def show(record: Record, most: int | None) -> None:
 
 
 def text(record: Record, most: int | None = MOST_ROWS) -> str:
-    """The table as text. In a terminal it has colours and fits the width; elsewhere it is plain and complete."""
+    """The table as text. In a terminal it has colours and fits the width; elsewhere it is plain, with whole lines."""
     if sys.stdout is None or not sys.stdout.isatty():  # None if the program has no console
         return plain(record, most)
     from click import unstyle
@@ -177,22 +178,18 @@ def plain(record: Record, most: int | None = MOST_ROWS) -> str:
         [(" " * GAP).join(map(str.ljust, line, widths)).rstrip() for line in part]
         for part in ([titles(record), *above], below)
     ]
-    return "\n".join([*laid[0], *([_more(left)] if left else []), *laid[1], *footer(record)])
+    return "\n".join([*laid[0], *([more(left)] if left else []), *laid[1], *footer(record)])
 
 
 def _lines(shown: Sequence[TableRow]) -> list[tuple[str, ...]]:
     return [line for row in shown for line in zip_longest(*(cell.split("\n") for cell in row.cells), fillvalue="")]
 
 
-def _more(left: int) -> str:
-    return f"… {left:,} more"
-
-
 def html(record: Record, most: int | None = MOST_ROWS) -> Html:
     """The table as self-contained HTML, for a notebook."""
     head, tail, left = rows(record, most)
-    more = [html_row(_more(left))] if left else []
-    body = [*map(_html_row, head), *more, *map(_html_row, tail)]
+    between = [html_row(more(left))] if left else []
+    body = [*map(_html_row, head), *between, *map(_html_row, tail)]
     return shown(html_table(titles(record), body), *(element("div", line, class_="note") for line in footer(record)))
 
 

@@ -26,8 +26,11 @@ def describe(tensor: Any, arrays: Arrays) -> str:
 
 
 def forms(tensor: Any, arrays: Arrays) -> Forms:
-    """Three texts for a tensor. The first is the text of ``describe``. For a large tensor, the second lacks dtype and
-    largest magnitude, and the third also lacks the shape.
+    """Three texts for a tensor, the first of which is that of ``describe``. For a small tensor, the others may show
+    fewer numbers.
+
+    For a large tensor, the second lacks dtype and largest magnitude. The third also lacks the shape, if the numbers can
+    be read. All are empty for None.
     """
     if tensor is None:
         return "", "", ""

@@ -1,7 +1,8 @@
 """Puts hooks around the statements of a module. The hooks receive the values that a statement reads and computes.
 
 ``x = f(u) + 1`` becomes ``x = made(begin(3), seen(seen(f)(seen(u))) + 1)``. The three hooks are functions in variables
-of the module, and 3 is the number of the statement. The body of a lambda counts as a statement.
+of the module, and 3 is the number of the statement. Statements are assignments, returns and expressions, if they
+compute a value without ``yield`` and ``await``. The body of a lambda counts as a statement.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import lru_cache
-from types import CodeType
+from types import CodeType, FrameType
 
 from backprobe.errors import NoSource
 from backprobe.source.locate import is_class, is_module, locate, locate_class, locate_module
@@ -164,11 +164,11 @@ JUMPING_BACK = ("JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT")
 @lru_cache(4096)
 def comprehension_heads(code: CodeType) -> frozenset[int]:
     """Return the offsets of the instructions at which loops of comprehensions begin. From Python 3.12 on,
-    comprehensions are part of the surrounding code.
+    comprehensions are part of the surrounding code. Empty for code with an asynchronous loop.
     """
     heads, loops = set[int](), list[tuple[int, int]]()  # (first offset, end) of each loop that contains the instruction
     instructions = [*dis.get_instructions(code)]
-    if any(instruction.opname == "GET_ANEXT" for instruction in instructions):  # no support for asynchronous loops
+    if any(instruction.opname == "GET_ANEXT" for instruction in instructions):
         return frozenset()
     for instruction in instructions:
         loops = [loop for loop in loops if instruction.offset < loop[1]]
@@ -261,6 +261,11 @@ def _event(
 
 WITHOUT_TARGET = {To.READ: Does.READ, To.DELETE: Does.DELETE, To.HIDE: Does.OPEN, To.STORE: Does.CLOSE}
 """The effect on a variable that belongs to no target in the text."""
+
+
+def opcode(frame: FrameType) -> str:
+    """Return the name of the instruction that a frame has reached."""
+    return dis.opname[frame.f_code.co_code[frame.f_lasti]]
 
 
 def _event_of_values(instruction: dis.Instruction, place: Place, marks: Marks) -> Event | None:

@@ -85,7 +85,7 @@ class Cell:
         return tuple(found)
 
     def value(self, name: str, default: Any = None) -> Any:
-        """Return the current value of a name."""
+        """Return the current value of a name, or the default."""
         return self.locals.get(name, self.globals.get(name, default))
 
     def calls(self, method: str) -> int | None:
@@ -114,7 +114,7 @@ class Cell:
 
     def parts(self) -> tuple[CodeType, CodeType | None, Site | None]:
         """Return the code of the cell without its last expression, the code of that expression, and the site of the
-        expression's value.
+        expression's value. The last two are None if the cell does not end with an expression.
         """
         *body, end = self.tree.body
         if not isinstance(end, ast.Expr):
@@ -164,7 +164,8 @@ def _refuse_suspended(node: ast.expr | ast.stmt, lines: Sequence[str]) -> None:
 
 
 def _cell_magic(tree: ast.Module) -> str | None:
-    # Return the name of the cell magic, which IPython has translated to a call, if the cell consists only of this call.
+    # Return the name of the cell magic, which IPython has translated to a call, if the cell consists only of this call;
+    # otherwise None.
     match tree.body:
         case [ast.Expr(ast.Call(ast.Attribute(attr="run_cell_magic"), [ast.Constant(name), *_]))]:
             return str(name)

@@ -92,7 +92,7 @@ def undecorated(function: FunctionType) -> list[FunctionType]:
 
 
 def _held(decorator: FunctionType) -> list[tuple[CellType, FunctionType]]:
-    # Return the functions in the closure of a decorator's wrapper, with their cells. One of them is the wrapped
+    # Return the functions in the closure of a decorator's wrapper, with their cells. One of them is usually the wrapped
     # function.
     return [
         (cell, cell.cell_contents)

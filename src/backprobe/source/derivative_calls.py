@@ -34,16 +34,12 @@ class DerivativeCall:
         return f"bp.probe({self.function if self.function.isidentifier() else 'f'}{of})({self.arguments or 'x'})"
 
 
-def derivative_calls(
-    nodes: Iterable[ast.AST], package: str, names: Collection[str], known: Collection[str] = ()
-) -> list[DerivativeCall]:
-    """Return the calls of a package's functions that have these names, in line order.
-
-    ``known`` are names in the namespace that refer to such functions, in addition to those that the code imports.
+def derivative_calls(nodes: Iterable[ast.AST], package: str, names: Collection[str]) -> list[DerivativeCall]:
+    """Return the calls of a package's functions that have these names, in line order. A function may also be called by
+    its bare name, if the code imports this name.
     """
-    nodes = list(nodes)
     every = [part for node in nodes for part in ast.walk(node)]
-    bare = {*known, *_imported(every, package, names)}
+    bare = {*_imported(every, package, names)}
     around = {id(call.func): call for call in every if isinstance(call, ast.Call)}
     found = [
         _call(part, around.get(id(part)), f"{package}.{name}")
@@ -54,8 +50,8 @@ def derivative_calls(
 
 
 def block_at(file: str, line: int) -> ast.AST | None:
-    """Return the innermost ``with`` statement whose first lines contain this line; None if the text cannot be
-    parsed.
+    """Return the innermost ``with`` statement whose first lines contain this line; None if there is none, or if the
+    text cannot be parsed.
     """
     try:
         tree = ast.parse("".join(linecache.getlines(file)))
@@ -72,7 +68,7 @@ def block_at(file: str, line: int) -> ast.AST | None:
 def _imported(nodes: Sequence[ast.AST], package: str, names: Collection[str]) -> Iterator[str]:
     for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module == package:
-            yield from (one.asname or one.name for one in node.names if one.name in names and not one.asname)
+            yield from (one.name for one in node.names if one.name in names and not one.asname)
 
 
 def _name(function: ast.expr, package: str, names: Collection[str], bare: Collection[str]) -> str:

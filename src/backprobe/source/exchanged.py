@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -22,7 +23,7 @@ class NotExchanged(Exception):
 
 
 def functions_of(file: str) -> list[FunctionType]:
-    """The living functions that were made from a file."""
+    """Return the living functions that were made from a file."""
     namespaces = _namespaces(file)
     # Each function refers to its namespace. Asking for these references is faster than looking at every object.
     found = gc.get_referrers(*namespaces) if namespaces else gc.get_objects()
@@ -45,7 +46,9 @@ def _held(values: Iterable[Any]) -> Iterator[FunctionType]:
 
 
 def names_of(file: str) -> Mapping[str, Any]:
-    """The global names of a file's module."""
+    """Return the global names of a file's module, or of a living function that was made from the file; empty if there
+    is neither.
+    """
     if namespaces := _namespaces(file):
         return namespaces[0]
     functions = (one for one in gc.get_objects() if type(one) is FunctionType)
@@ -53,7 +56,7 @@ def names_of(file: str) -> Mapping[str, Any]:
 
 
 def _namespaces(file: str) -> list[dict[str, Any]]:
-    # The namespaces of the modules that were imported from a file, which may be imported under several names.
+    # Return the namespaces of the modules that were imported from a file, which may be imported under several names.
     modules = [one for one in [*sys.modules.values()] if isinstance(one, ModuleType)]
     return list({id(vars(one)): vars(one) for one in modules if vars(one).get("__file__") == file}.values())
 
@@ -75,8 +78,6 @@ def exchanged(edits: Sequence[Edit], alive: Callable[[str], Sequence[FunctionTyp
     finally:
         for put_back in reversed(undo):
             put_back()
-        for name in names:
-            linecache.cache.pop(name, None)
 
 
 def _exchange(file: str, edits: Sequence[Edit], alive: Sequence[FunctionType], undo: list[Any]) -> str:
@@ -101,7 +102,7 @@ def _exchange(file: str, edits: Sequence[Edit], alive: Sequence[FunctionType], u
         if instead[one.__code__].co_freevars != one.__code__.co_freevars:
             raise NotExchanged("the edited function would close over other variables")
     for one in changing:
-        undo.append(_putting_back(one))
+        undo.append(partial(setattr, one, "__code__", one.__code__))
         one.__code__ = instead[one.__code__]
     for edit in edits:
         if edit.undecorated:
@@ -128,25 +129,22 @@ def _lines(code: CodeType) -> Iterator[int]:
             yield from _lines(one)
 
 
-def _putting_back(function: FunctionType) -> Any:
-    code = function.__code__
-    return lambda: setattr(function, "__code__", code)
-
-
 def _undecorate(edit: Edit, alive: Sequence[FunctionType], undo: list[Any]) -> None:
     # Replace a decorated function by the undecorated one in the module or class that holds it.
     *path, name = edit.undecorated.split(".")
-    same = [one for one in alive if one.__qualname__ == edit.undecorated and not hasattr(one, "__wrapped__")]
-    inside = same[0] if same else None
+    same = (one for one in alive if one.__qualname__ == edit.undecorated and not hasattr(one, "__wrapped__"))
+    inside = next(same, None)
     owner: Any = None if inside is None else inside.__globals__
     for step in path:
-        owner = None if owner is None else owner.get(step) if isinstance(owner, dict) else vars(owner).get(step)
-    held = owner.get(name) if isinstance(owner, dict) else vars(owner).get(name) if owner is not None else None
+        owner = _named(owner).get(step)
+    held = _named(owner).get(name)
     if inside is None or getattr(held, "__wrapped__", None) is not inside:
         raise NotExchanged("the decorated function is not found")
-    if isinstance(owner, dict):
-        undo.append(lambda: owner.__setitem__(name, held))
-        owner[name] = inside
-    else:
-        undo.append(lambda: setattr(owner, name, held))
-        setattr(owner, name, inside)
+    put = owner.__setitem__ if isinstance(owner, dict) else partial(setattr, owner)
+    undo.append(partial(put, name, held))
+    put(name, inside)
+
+
+def _named(owner: Any) -> Mapping[str, Any]:
+    # Return what the names in a namespace or class refer to; nothing for None.
+    return owner if isinstance(owner, dict) else {} if owner is None else vars(owner)

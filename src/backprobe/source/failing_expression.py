@@ -49,7 +49,7 @@ def expressions_at(step: TracebackType, text: SourceText) -> list[tuple[Any, ast
 
 
 def statement_at(frame: FrameType, line: int, text: SourceText) -> ast.stmt | None:
-    """Return the innermost statement of a text at a line."""
+    """Return the innermost statement of a text at a line; None if there is none."""
     found = [
         node
         for node in ast.walk(text.tree)

@@ -8,7 +8,7 @@ from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
 from typing import Any, Generic, Protocol, TypeVar
 
 from backprobe.errors import NoSource
-from backprobe.source.user_code import innermost, package
+from backprobe.source.user_code import innermost, is_of_program
 
 BUILTIN = (BuiltinFunctionType, type)
 LOCALS = "<locals>"  # part of the qualified name of a function defined in another one
@@ -19,8 +19,8 @@ Caller = TypeVar("Caller")
 
 
 def plain_function(function: Any) -> FunctionType | None:
-    """Return the plain function, or the function of a method. None for a wrapper, and for a function that wraps another
-    one.
+    """Return the plain function, or the function of a method. None for any other object, and for a function with
+    attributes, such as one that wraps another.
     """
     plain = function.__func__ if type(function) is MethodType else function
     return plain if type(plain) is FunctionType and not plain.__dict__ else None
@@ -159,7 +159,9 @@ class FollowedCalls(Generic[Caller]):
         return self.follow(caller, function)
 
     def follow(self, caller: Caller, function: Any) -> Any:
-        """Return the reporting copy of a function of the program; None for other functions."""
+        """Return the reporting copy of a function of the program. For a function that calls others, return one that
+        hands it reporting copies. None for all others.
+        """
         kind = type(function)
         if way_of(kind) in self.foreign:
             return None
@@ -252,8 +254,7 @@ class FollowedCalls(Generic[Caller]):
         """Does the function belong to the user or to the program's own package? ``inner`` is the plain function inside
         it.
         """
-        installed = package(inner.__code__.co_filename)
-        return installed is None or (installed != "" and installed == self.home)
+        return is_of_program(inner.__code__.co_filename, self.home)
 
     def _higher_order(self, caller: Caller, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         # Call the function. Functions among its arguments are replaced by copies that report. An argument other than

@@ -36,14 +36,15 @@ def _dir(*of: Any) -> list[str]:
 
 
 def _eval(source: Any, globals: Any = None, locals: Any = None, /) -> Any:
-    frame = sys._getframe(1)
-    if globals is None:
-        globals, locals = frame.f_globals, _own(frame) if locals is None else locals
-    return builtins.eval(source, globals, locals)
+    return builtins.eval(source, *_namespaces(sys._getframe(1), globals, locals))
 
 
 def _exec(source: Any, globals: Any = None, locals: Any = None, /, **closure: Any) -> None:
-    frame = sys._getframe(1)
+    builtins.exec(source, *_namespaces(sys._getframe(1), globals, locals), **closure)
+
+
+def _namespaces(frame: FrameType, globals: Any, locals: Any) -> tuple[Any, Any]:
+    # Return the namespaces in which code runs: those that are given, or else those of the calling frame.
     if globals is None:
-        globals, locals = frame.f_globals, _own(frame) if locals is None else locals
-    builtins.exec(source, globals, locals, **closure)
+        return frame.f_globals, _own(frame) if locals is None else locals
+    return globals, locals

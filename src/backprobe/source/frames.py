@@ -60,18 +60,15 @@ def variables_in(frame: FrameType) -> dict[str, Any]:
 
 
 def _beside_raw(frame: FrameType, name: str, raw: frozenset[str]) -> Any:
-    # Return the value of a variable in a frame. Some variables of the frame must not be read, so each variable is read
-    # separately.
+    # Return the value of a variable in a frame, or ``UNKNOWN``. Some variables of the frame must not be read, so each
+    # variable is read separately.
     code = frame.f_code
     if name in raw and name in code.co_freevars:
         return UNKNOWN
     found = _variable(frame, name)
     if found is not UNKNOWN or is_class(code):
         return found
-    for namespace in (frame.f_globals, frame.f_builtins):
-        if name in namespace:
-            return namespace[name]
-    return UNKNOWN
+    return frame.f_globals.get(name, frame.f_builtins.get(name, UNKNOWN))
 
 
 def _locals_of(frame: FrameType, name: str) -> Mapping[str, Any]:
@@ -158,8 +155,8 @@ def _getter() -> Callable[[FrameType, str], Any]:
 
 
 def value_in(frame: FrameType, node: ast.AST | None) -> Any:
-    """Return the value of an expression of names, attributes, constants and items of plain containers, or
-    ``UNKNOWN``.
+    """Return the value of an expression of names, attributes, constants, items of plain containers and sums of
+    integers, or ``UNKNOWN``.
     """
     match node:
         case ast.Name(id=name):
@@ -201,7 +198,8 @@ def _namespace(owner: Any) -> Mapping[str, Any]:
 
 
 def _bound(found: Any, owner: Any) -> Any:
-    # Return the value of an attribute of a type as an object of this type would return it.
+    # Return the value of an attribute of a type as an object of this type would return it; ``UNKNOWN`` if that would
+    # run code of the program.
     if isinstance(found, FunctionType) and not isinstance(owner, type):
         return MethodType(found, owner)
     if isinstance(found, staticmethod):
@@ -221,7 +219,8 @@ def _bound(found: Any, owner: Any) -> Any:
 
 
 def _sum(left: Any, right: Any, is_negative: bool) -> Any:
-    # Return the sum or difference of two integers, such as ``i + 1``, because no code of the program computes it.
+    # Return the sum or difference of two integers, such as ``i + 1``, because no code of the program computes it. For
+    # anything else return ``UNKNOWN``.
     if type(left) is not int or type(right) is not int:
         return UNKNOWN
     return left - right if is_negative else left + right
@@ -239,7 +238,7 @@ container (list or dict) that the items form.
 
 
 def _items(owner: Any) -> Any:
-    # Return the items of a container of modules as a list or dict.
+    # Return the items of PyTorch's container of modules as a list or dict. Any other object is returned as it is.
     method = inspect.getattr_static(type(owner), "__getitem__", None)
     held, kind = ITEMS.get(getattr(method, "__qualname__", ""), ("", list))
     if not isinstance(method, FunctionType) or method.__module__ != CONTAINERS or not held:

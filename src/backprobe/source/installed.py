@@ -24,6 +24,8 @@ LISTS = ("RECORD", "installed-files.txt")
 """Names of files, in a folder that describes a distribution, that list the distribution's files. In the second one,
 paths are relative to that folder.
 """
+EDITABLE = re.compile(r'"editable"\s*:\s*true')
+"""Found in the ``direct_url.json`` of an editable installation."""
 
 
 class Recorded(NamedTuple):
@@ -42,7 +44,9 @@ class Recorded(NamedTuple):
 
 
 def in_folder(file: str) -> tuple[str, str] | None:
-    """Return the folder of installed packages that contains a file, and the package or module of the file."""
+    """Return the folder of installed packages that contains a file, and the package or module of the file. None if the
+    file is in no such folder.
+    """
     parts = file.split("/")
     for at, part in enumerate(parts[1:-1], 1):
         if part in FOLDERS or part.endswith(EGG):
@@ -54,14 +58,13 @@ def in_folder(file: str) -> tuple[str, str] | None:
 def is_edited(root: str, top: str) -> bool:
     """Is this package only a link to an editable installation, which is the user's own code?"""
     return os.path.islink(f"{root}/{top}") and any(
-        _says_edited(_read(about, "direct_url.json")) and top in (*_tops(_files(about)), *_packages(about))
-        for about in _distributions(root)
+        EDITABLE.search(_read(about, "direct_url.json")) and top in _tops(about) for about in _distributions(root)
     )
 
 
 def recorded_package(file: str) -> str | None:
     """Return the package or module of a file, according to the list of files of a distribution in any folder or archive
-    on the path.
+    on the path; None if no list has the file.
     """
     parts = file.split("/")
     searched = _searched(tuple(sys.path_importer_cache))
@@ -170,9 +173,6 @@ def _read(about: Any, name: str) -> str:
         return ""
 
 
-def _tops(files: Iterable[str]) -> set[str]:
-    return {file.partition("/")[0] for file in files}
-
-
-def _says_edited(direct_url: str) -> bool:
-    return re.search(r'"editable"\s*:\s*true', direct_url) is not None
+def _tops(about: Any) -> set[str]:
+    # Return the packages and modules of a distribution.
+    return {*(file.partition("/")[0] for file in _files(about)), *_packages(about)}

@@ -36,7 +36,7 @@ class CodeListener(Protocol):
         return value
 
     def writing(self, value: Any, /) -> None:
-        """Called before a statement that may write into ``value``, such as ``u += 1``."""
+        """Called before a statement writes into ``value``, as ``u += 1`` may and ``u[0] = 1`` does."""
         return
 
     def written(self, value: Any, /) -> None:

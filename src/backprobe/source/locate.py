@@ -100,7 +100,8 @@ def _place(node: ast.AST) -> tuple[str, int]:
 
 
 def _matching(code: CodeType, functions: Iterable[Found]) -> Found | None:
-    # Return the function with this code. It is identified by name and line, and a lambda also by its columns.
+    # Return the function with this code; None if it is not among these. It is identified by name and line, and a lambda
+    # also by its columns, its arguments and the lambdas in it.
     here = (found for found in functions if _place(found[0]) == (code.co_name, code.co_firstlineno))
     if code.co_name != "<lambda>":
         return next(here, None)

@@ -97,8 +97,8 @@ class Marks:
         return next((mark for mark in self.captured if mark.is_about(name, place)), None)
 
     def stored_beside(self, name: str, place: Place) -> Mark | None:
-        """Return the second target of an instruction that stores two variables. The instruction has the position of the
-        first.
+        """Return the second target of an instruction that stores two variables; None if the text has none. The
+        instruction has the position of the first.
         """
         around = [(end, mark) for end, mark in self.stores.items() if mark.is_about(name, place)]
         around += [(mark.end, mark) for mark in self.captured if mark.is_about(name, place)]

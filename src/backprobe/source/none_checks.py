@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from backprobe.source.syntax_nodes import parents
+
 GRADIENT, CLEARING = "grad", "zero_grad"
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 ASKING = ("isinstance", "bool", "is_tensor", "any", "all", "callable")
@@ -62,7 +64,7 @@ class MayBeNone:
 
 def reads(function: ast.AST, candidates: Sequence[ast.expr]) -> list[MayBeNone]:
     """Return the candidates whose value the function uses, so that None would matter."""
-    above = {part: node for node in ast.walk(function) for part in ast.iter_child_nodes(node)}
+    above = parents(function)
     return [MayBeNone(one, _given_to(one, above)) for one in candidates if _is_used(one, above, function)]
 
 

@@ -32,7 +32,8 @@ def holds(frame: FrameType, owner: str, attr: str) -> Any:
 def defined_and_set(
     frame: FrameType, owner: str, attr: str, beside: list[Binding]
 ) -> tuple[Binding, Bound, list[Binding]] | None:
-    """Return the definition of a callable attribute, the value that it gave, and the assignments that replaced it.
+    """Return the definition of a callable attribute, the value that it gave, and the assignments that replaced it. None
+    unless both are certain.
 
     ``beside`` are such assignments in the failing function.
     """
@@ -82,14 +83,15 @@ def _method(kinds: list[type], attr: str) -> Binding | None:
 
 
 def _function(held: Any) -> FunctionType | None:
-    # Return the plain function of a method, as stored in a class, without decorators.
+    # Return the plain function of a method, as stored in a class, without decorators; None for anything else.
     if type(held) in (staticmethod, classmethod):
         held = held.__func__
     return innermost(held) if type(held) is FunctionType else None
 
 
 def _class_text(kind: type) -> tuple[SourceText, ast.ClassDef] | None:
-    # Return the definition of a class of the program, which is found through one of its methods.
+    # Return the definition of a class of the program, which is found through one of its methods; None if it is not
+    # found.
     for held in vars(kind).values():
         plain = _function(held)
         if plain is None or plain.__qualname__ != f"{kind.__qualname__}.{plain.__name__}":

@@ -93,7 +93,7 @@ def _found(error: BaseException) -> Rebound | None:
 
 
 def _texts(frame: FrameType) -> list[SourceText]:
-    # Return the text of the module of a frame. In a notebook, return the texts of its cells.
+    # Return the text of the module of a frame, if it can be read. In a notebook, return the texts of its cells.
     if frame.f_globals is namespace():
         return cells()
     text = text_of(frame)
@@ -149,7 +149,7 @@ class _Search:
 
     def attribute_found(self) -> Rebound | None:
         # Return the result for an attribute of an object: its definition in the class, or the first value that was set,
-        # and the bindings that replaced it.
+        # and the bindings that replaced it. None unless both are certain.
         failed = self.failed
         beside = set_beside(self.names, self.scope, self.name, failed.attribute, self.text)
         if not self._is_held_as_said(beside):
@@ -185,8 +185,8 @@ class _Search:
         return list(texts.values())  # if a cell ran twice, its last run counts
 
     def _is_held_as_said(self, taking: Sequence[Binding]) -> bool:
-        # Does the error concern the name's current value? The check is skipped for values bound by comprehensions or
-        # ``except``, because they no longer exist.
+        # Does the error concern the name's current value? The check is skipped if the name is unbound, and for values
+        # bound by comprehensions or ``except``, because they no longer exist.
         failed = self.failed
         if failed.is_unbound or (taking and all(one.how in (How.COMPREHENSION, How.EXCEPT) for one in taking)):
             return True
@@ -202,7 +202,7 @@ class _Search:
     def _defined_before(
         self, holder: SourceScope, bindings: Sequence[Binding], taking: Sequence[Binding]
     ) -> Rebound | None:
-        # Return the result if the definition is in the same scope, and the new binding ran after it.
+        # Return the result if the definition is in the same scope, and the new binding ran after it; otherwise None.
         if self.failed.is_unbound:
             return None
         last, point = taking[-1], self._point(holder)
@@ -218,7 +218,7 @@ class _Search:
         return None
 
     def _defined_outside(self, holder: SourceScope, taking: Sequence[Binding]) -> Rebound | None:
-        # Return the result if the definition is in an outer scope, or among Python's builtins.
+        # Return the result if the definition is in an outer scope, or among Python's builtins; otherwise None.
         outer = None if holder.parent is None else holder.parent.holder(self.name)
         if outer is not None and outer.parent is not None:
             able = [one for one in self._bindings(outer) if self._can(self._bound(one))]

@@ -17,8 +17,8 @@ def other_name(name: str) -> str:
 
 
 def renamed(one: Binding, found: Rebound) -> str:
-    """Return the line of a binding, in which the name is replaced by another one; empty if the line does not contain
-    the name.
+    """Return the line of a binding, in which the name is replaced by another one. For an import, return an import of
+    this name alone. Empty if the line does not contain the name, or imports ``*``.
     """
     line, own = one.text.lines[one.line - 1], found.name.rpartition(".")[2]
     if one.how is How.IMPORT:
@@ -34,12 +34,12 @@ def renamed(one: Binding, found: Rebound) -> str:
 
 
 def is_read(one: Binding, found: Rebound) -> bool:
-    """Is the new value read anywhere except in the failing expression?"""
+    """Is the new value read anywhere, except by uses that need the old one, such as the failing expression?"""
     return any(True for _ in _reads(one, found))
 
 
 def is_read_elsewhere(one: Binding, found: Rebound) -> bool:
-    """Is the new value also read on other lines?"""
+    """Is the new value also read on other lines? Of an attribute this is not known, and counts as true."""
     return "." in found.name or any(node.lineno != one.line for node in _reads(one, found))
 
 
@@ -52,7 +52,7 @@ def _renamed_import(one: Binding, name: str) -> str:
 
 
 def _column(one: Binding, line: str, name: str) -> int:
-    # Return the column of the bound name in a line.
+    # Return the column of the bound name in a line; -1 if it is not found.
     if isinstance(one.node, ast.Attribute):
         return _encoded(line, (one.node.end_col_offset or 0) - len(name.encode()))
     at = _encoded(line, one.node.col_offset)
@@ -82,8 +82,8 @@ def _reads(one: Binding, found: Rebound) -> Iterator[ast.Name]:
 
 
 def _needed(node: ast.AST, found: Rebound) -> ast.AST | None:
-    # Return the name's node, or the call or attribute around it, if it uses the name as the failing expression does.
-    # Such a use needs the name's old meaning.
+    # Return the part of a node that needs the old meaning, should it be the name: what is called, or what has the item
+    # or attribute, where the failing expression uses the name in this way. None for other nodes.
     failed = found.failed
     match node:
         case ast.Name() if node is failed.node:

@@ -4,14 +4,16 @@ The rewritten body reports to one object, its scope, in the local variable ``@sc
 contain):
 
     u = x * w            ->  u = @scope.bind(0, x * w)
-    a, b = f(u)          ->  @0, @1 = @scope.call(f)(u); a = @scope.bind(1, @0); b = @scope.bind(2, @1)
-    u += 1               ->  @scope.writing(u); u += 1; u = @scope.wrote(3, u)
+    a, b = f(u)          ->  @1, @2 = @scope.call(f)(u); a = @scope.bind(1, @1); b = @scope.bind(2, @2)
+    u += 1               ->  @3 = u; @4 = 1; @scope.writing(@3); @3 += @4; u = @scope.wrote(3, @3)
+
+Temporaries are set to None after their use, which is left out here.
 
 If calls are numbered, each call and operator has a site of its own, and each operator becomes a call as well:
 
-    y = square(x @ w)    ->  y = @scope.bind(2, @scope.call(square, False, 1)(@scope.operate(0, x, w)))
-    a, b = u.T           ->  @0, @1 = @scope.iterate(1, @scope.attribute(0, u, "T")); a = ...; b = ...
-    u[0] = x             ->  @1 = x; @2 = u; @3 = 0; @scope.put(0, @2, @3, @1)
+    y = square(x @ w)    ->  y = @scope.bind(2, @scope.call(square, False, 0)(@scope.operate(1, x, w)))
+    a, b = u.T           ->  @1, @2 = @scope.iterate(1, @scope.attribute(0, u, "T")); a = ...; b = ...
+    u[0] = x             ->  @1 = x; @2 = u; @3 = 0; @scope.put(1, @2, @3, @1)
 
 Every compound target is first reduced to single targets, in the order in which Python itself assigns, so that there is
 one way to handle each kind of single target. The integers index the function's table of ``Site``s.
@@ -252,8 +254,9 @@ class Rewriter(ExpressionRewriter):
     visit_AsyncWith = visit_With
 
     def _received(self, target: ast.expr, origin: Origin) -> tuple[ast.expr, list[ast.stmt]]:
-        # Return a replacement for a target that Python itself assigns (in ``for`` and ``with``). It is a temporary,
-        # followed by statements that assign the temporary to the target.
+        # Return what Python itself assigns instead of a target (in ``for`` and ``with``), and the statements that
+        # follow. A name stays, and is reported. For any other target it is a temporary, which is then assigned to the
+        # target.
         if isinstance(target, ast.Name):
             return target, placed([self._bind_name(target.id, ast.Name(target.id), origin)], self.at)
         held = self._temporary()
@@ -278,8 +281,8 @@ class Rewriter(ExpressionRewriter):
         return node
 
     def _template(self, target: ast.expr, origin: Origin) -> Any:
-        # Return the sites of a comprehension's targets, nested like the targets. A target that is not known in advance
-        # has None.
+        # Return the sites of a comprehension's targets, nested like the targets. A target that is no name, such as an
+        # attribute, has None.
         if isinstance(target, ast.Name):
             return self._site(target.id, origin)
         if isinstance(target, ast.Tuple | ast.List):

@@ -38,7 +38,8 @@ class ExpressionRewriter(ast.NodeTransformer):
         return self._operation(node, origin)
 
     def _called(self, node: ast.Call) -> ast.Call:
-        # Return the call. Its function is replaced by the one that the listener returns.
+        # Return the expression that takes the place of the called function: a call of the listener, which returns the
+        # function to call.
         details: list[ast.expr] = []
         writes = any(keyword.arg is None or keyword.arg in MAY_WRITE for keyword in node.keywords)
         if writes or self.calls:

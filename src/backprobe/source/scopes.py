@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from backprobe.source.sites import parameters
+from backprobe.source.syntax_nodes import parents
 
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -99,7 +100,7 @@ class SourceScope:
         return at if at is not None and (at.has(name) or at.stars) else None
 
     def has(self, name: str) -> bool:
-        """Does this scope hold the name, unless it declares the name global or nonlocal?"""
+        """Does this scope bind or delete the name? It may declare the name global or nonlocal."""
         return name in self.bindings or name in self.emptied
 
 
@@ -116,7 +117,7 @@ class SourceNames:
         for text in texts:
             reader = _Reader(text, self.module, self.scopes, later)
             reader.visit(text.tree)
-            self.parents |= {part: node for node in ast.walk(text.tree) for part in ast.iter_child_nodes(node)}
+            self.parents |= parents(text.tree)
         for name, binding in later:  # ``nonlocal`` names: all enclosing functions are known by now
             around = binding.within.parent
             holder = None if around is None else around.holder(name)
@@ -188,11 +189,14 @@ class _Reader(ast.NodeVisitor):
         self.scopes[node.target] = self.scope
         self._add(node.target.id, node.target, How.WALRUS, node, node.value, self.scope.frame)
 
+    def _all(self, *parts: ast.AST) -> None:
+        for part in parts:
+            self.visit(part)
+
     def visit_For(self, node: ast.For | ast.AsyncFor) -> None:
         self.visit(node.iter)
         self._targets(node.target, How.LOOP, node)
-        for statement in (*node.body, *node.orelse):
-            self.visit(statement)
+        self._all(*node.body, *node.orelse)
 
     visit_AsyncFor = visit_For
 
@@ -201,27 +205,17 @@ class _Reader(ast.NodeVisitor):
             self.visit(item.context_expr)
             if item.optional_vars is not None:
                 self._targets(item.optional_vars, How.WITH, node)
-        for statement in node.body:
-            self.visit(statement)
+        self._all(*node.body)
 
     visit_AsyncWith = visit_With
 
-    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:
-        if node.name is not None:
-            self._add(node.name, node, How.EXCEPT, node)
+    def _caught(self, node: ast.ExceptHandler | ast.MatchAs | ast.MatchStar | ast.MatchMapping) -> None:
+        name = node.rest if isinstance(node, ast.MatchMapping) else node.name
+        if name is not None:
+            self._add(name, node, How.EXCEPT if isinstance(node, ast.ExceptHandler) else How.MATCH, node)
         self.generic_visit(node)
 
-    def visit_MatchAs(self, node: ast.MatchAs | ast.MatchStar) -> None:
-        if node.name is not None:
-            self._add(node.name, node, How.MATCH, node)
-        self.generic_visit(node)
-
-    visit_MatchStar = visit_MatchAs
-
-    def visit_MatchMapping(self, node: ast.MatchMapping) -> None:
-        if node.rest is not None:
-            self._add(node.rest, node, How.MATCH, node)
-        self.generic_visit(node)
+    visit_ExceptHandler = visit_MatchAs = visit_MatchStar = visit_MatchMapping = _caught
 
     def visit_Import(self, node: ast.Import | ast.ImportFrom) -> None:
         for alias in node.names:
@@ -241,8 +235,7 @@ class _Reader(ast.NodeVisitor):
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         self._add(node.name, node, How.FUNCTION, node)
-        for decorator in node.decorator_list:
-            self.visit(decorator)
+        self._all(*node.decorator_list)
         self._function(node, node.body)
 
     visit_AsyncFunctionDef = visit_FunctionDef
@@ -253,22 +246,18 @@ class _Reader(ast.NodeVisitor):
     def _function(self, node: Any, body: list[Any]) -> None:
         annotated = [one.annotation for one in parameters(node.args)]
         evaluated = (*node.args.defaults, *node.args.kw_defaults, *annotated, getattr(node, "returns", None))
-        for part in filter(None, evaluated):
-            self.visit(part)
+        self._all(*filter(None, evaluated))
         outside, self.scope = self.scope, SourceScope(node, self.scope)
         for argument in parameters(node.args):
             self._add(argument.arg, argument, How.ARGUMENT, node)
-        for part in body:
-            self.visit(part)
+        self._all(*body)
         self.scope = outside
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         self._add(node.name, node, How.CLASS, node)
-        for part in (*node.decorator_list, *node.bases, *node.keywords):
-            self.visit(part)
+        self._all(*node.decorator_list, *node.bases, *node.keywords)
         outside, self.scope = self.scope, SourceScope(node, self.scope)
-        for statement in node.body:
-            self.visit(statement)
+        self._all(*node.body)
         self.scope = outside
 
     def visit_ListComp(self, node: Any) -> None:
@@ -279,8 +268,7 @@ class _Reader(ast.NodeVisitor):
             self._targets(part.target, How.COMPREHENSION, node)
         inner = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
         conditions = [condition for part in node.generators for condition in part.ifs]
-        for each in (*(part.iter for part in others), *conditions, *inner):
-            self.visit(each)
+        self._all(*(part.iter for part in others), *conditions, *inner)
         self.scope = outside
 
     visit_SetComp = visit_DictComp = visit_GeneratorExp = visit_ListComp

@@ -108,7 +108,7 @@ def _written_out(expression: ast.expr) -> Sequence[tuple[str, ast.expr]]:
 
 
 def _handed_out(iterable: ast.expr) -> ast.AST:
-    # Return the container whose items a loop iterates over unchanged; None if the text does not show this.
+    # Return the container whose items a loop iterates over unchanged; an empty statement if the text shows none.
     match iterable:
         case ast.Name() | ast.Attribute():
             return iterable
@@ -208,7 +208,9 @@ def lines_of(node: Any, lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def operation(expression: ast.AST | None) -> str:
-    """Return the name of the outermost operation of an expression, as written in the source; empty for a plain name."""
+    """Return the name of the outermost operation of an expression, as written in the source; empty if there is
+    none, as for a plain name.
+    """
     match expression:
         case ast.BinOp(op=op) | ast.UnaryOp(op=op):
             return OPERATORS[type(op)]
@@ -226,7 +228,7 @@ def operation(expression: ast.AST | None) -> str:
 
 
 def names_read(expression: ast.AST) -> tuple[str, ...]:
-    """Return the variables, attributes and items that an expression reads, written like locals."""
+    """Return the variables that an expression reads, and their attributes and items, written like locals."""
     found: dict[str, None] = {}
     for part in ast.walk(expression):
         match part:
@@ -254,7 +256,8 @@ def joined(expression: ast.expr) -> tuple[str, ...]:
 
 
 def _joined(expression: ast.expr) -> Iterator[ast.expr]:
-    # Yield the parts that are concatenated: containers with a name, and literals, whose elements are new.
+    # Yield the parts that are concatenated: containers with a name, literals, whose elements are new, and other
+    # expressions.
     match expression:
         case ast.BinOp(left=left, op=ast.Add() | ast.BitOr(), right=right):
             yield from (*_joined(left), *_joined(right))

@@ -34,8 +34,9 @@ FRAMES_OF_PROGRAM = FramesOfProgram()
 
 
 def leave_out_ours(error: BaseException) -> None:
-    """Remove backprobe's frames from an error's traceback. Also remove a cause that was raised and caught inside
-    backprobe.
+    """Remove backprobe's frames from an error's traceback, unless the error is a mistake of backprobe. If backprobe
+    itself raised the error, the raising frame stays, and a cause that was raised and caught inside backprobe is
+    removed.
     """
     if not isinstance(error, BackprobeError):
         if not is_mistake_of_ours(error):
@@ -63,7 +64,7 @@ def steps(trace: TracebackType | None) -> Iterator[TracebackType]:
 
 
 def without(trace: TracebackType | None, is_left_out: Callable[[TracebackType], bool]) -> TracebackType | None:
-    """Return a traceback without some of its steps."""
+    """Return a traceback without some of its steps; None if no step is left."""
     rest = None
     for one in reversed(list(steps(trace))):
         if not is_left_out(one):

@@ -33,6 +33,12 @@ def innermost(function: Any) -> FunctionType | None:
     return function if isinstance(function, FunctionType) else None
 
 
+def is_of_program(file: str, home: str | None) -> bool:
+    """Is a file the user's own, or one of the installed package ``home`` to which the program belongs?"""
+    installed = package(file)
+    return installed is None or (installed != "" and installed == home)
+
+
 CONVERTED = "/__autograph_generated_file"
 """A part of the names of files that contain functions of the program which TensorFlow has converted."""
 _OWN = __file__.removesuffix("source/user_code.py")

@@ -38,7 +38,10 @@ OPENING = json.dumps({"format": FORMAT})[:-1]  # the first bytes of recording.js
 
 
 def save(record: Record, result: tuple[Any] | None, path: str | os.PathLike[str], *, overwrite: bool) -> None:
-    """Write a record into a new folder. If that fails, raises BadOption and leaves no files behind."""
+    """Write a record to a folder. An existing recording is replaced only with ``overwrite``.
+
+    Raises NotSaved, and BadOption if the folder is refused or cannot be written. No files are then left behind.
+    """
     from safetensors import SafetensorError
 
     target = _folder(path, f"rec.save({path!r})")
@@ -91,14 +94,20 @@ def _put_files(folder: Path, data: dict[str, Any], storages: dict[str, Any]) -> 
 
 
 def let_read(folder: Path, files: tuple[str, str]) -> None:
-    """Give the folder and its second file the permissions of the first file; both were created as private."""
+    """Give the second file the permissions of the first one, and let whoever may read them open the folder.
+
+    The folder was created as private, and so was the second file.
+    """
     readable = (folder / files[0]).stat().st_mode & 0o777  # as set by the umask
     (folder / files[1]).chmod(readable)
     folder.chmod(readable | (readable & 0o444) >> 2)
 
 
 def put(record: Record, folder: Path, largest: int) -> bool:
-    """Write a record into an existing folder, unless its tensors exceed ``largest`` bytes. Raises NotSaved, OSError."""
+    """Write a record into an existing folder. If its tensors exceed ``largest`` bytes, write nothing and return False.
+
+    Raises NotSaved and OSError.
+    """
     encoder = Encoder(load_arrays(record.backend))
     data = encoder.record(record) | {"result": None}
     storages, size = {}, 0
@@ -176,10 +185,10 @@ def _replace(beside: Path, target: Path) -> None:
 def read(
     path: str | os.PathLike[str], *, to: str | None = None, is_mapped: bool = False
 ) -> tuple[Record, tuple[Any] | None]:
-    """Read a record and, if it was saved, the result. Raises BadRecording; executes nothing.
+    """Read a record and, if it was saved, the result. Nothing in the folder is executed.
 
     With ``is_mapped``, NumPy arrays stay on disk until they are accessed, so they may be larger than memory; those of
-    bfloat16 become ``Rows``.
+    bfloat16 become ``Rows``. Raises BadRecording, NoBackend and BadOption.
     """
     TO.check(to)
     folder = _folder(path, f"bp.load({path!r})")

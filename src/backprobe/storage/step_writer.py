@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +22,9 @@ from backprobe.storage import recordings
 from backprobe.storage.steps import BYTES, DATA, FORMAT, VERSION, canonical
 
 LARGEST = 8 * 2**30
-"""The most bytes of tensors in a step's file. If they exceed it, parameters are left out first, then buffers."""
+"""The most bytes of tensors in a step's file. Parts are added in the order of their importance, parameters last. A part
+that does not fit any more is left out.
+"""
 LARGEST_RECORDING = 2**30
 """The most bytes of the recording that is stored with the step."""
 DEEPEST = 16
@@ -46,8 +49,8 @@ Tensor = tuple[str, Sequence[int], Any]
 
 
 class NotKept(Exception):
-    """Raised for a part of a call that could only be written by running code of the program. ``kind``
-    describes the part.
+    """Raised for a part of a call that could only be written by running code of the program. The message describes the
+    part.
     """
 
 
@@ -238,7 +241,7 @@ def _put_tensors(tensors: Mapping[str, Tensor], file: Path) -> None:
     # The format is simple: https://github.com/safetensors/safetensors#format
     at, header = 0, {}
     # largest numbers first, so that each tensor is aligned
-    ordered = sorted(tensors.items(), key=lambda one: (-_size_of(one[1][0]), one[0]))
+    ordered = sorted(tensors.items(), key=lambda one: (-_size(one[1][0]), one[0]))
     for name, (dtype, shape, memory) in ordered:
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + memory.nbytes]}
         at += memory.nbytes
@@ -250,14 +253,10 @@ def _put_tensors(tensors: Mapping[str, Tensor], file: Path) -> None:
             opened.write(memory.tobytes())
 
 
-def _size_of(dtype: str) -> int:
-    return int(dtype.lstrip("ABFILOU") or 8) // 8
-
-
 def _size(dtype: str) -> int:
-    # The bytes of one number of this dtype.
-    bits = dtype.lstrip("abcdefghijklmnopqrstuvwxyz")
-    return int(bits) // 8 if bits else 1
+    # The bytes of one number, from the number of bits in the name of a dtype, which only booleans lack.
+    bits = re.search(r"\d+", dtype)
+    return int(bits[0]) // 8 if bits else 1
 
 
 def _kept_in(value: Any, depth: int = 0) -> Iterator[KeptTensor]:

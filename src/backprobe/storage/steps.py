@@ -2,7 +2,8 @@
 
 ``step.json`` describes the failure, the arguments of the calls, and the parts that were left out. ``step.safetensors``
 holds parameters, buffers, the batch and random states by name. A tensor that covers its memory alone keeps its dtype;
-other memory is stored as bytes. The folder also contains the two files of the recording, which ``bp.load`` reads.
+other memory is stored as bytes. If the step could be recorded, the folder also contains the two files of its recording,
+which ``bp.load`` reads.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def read(
 
 
 def told(path: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """The contents of ``step.json``, as far as they can be read; None if there is no such file."""
+    """The contents of ``step.json``, unchecked; None if the file cannot be read or does not describe a step."""
     try:
         data = json.loads((Path(path) / DATA).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):

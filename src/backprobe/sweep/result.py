@@ -10,9 +10,8 @@ from typing import Any
 
 from backprobe.errors import BadOption
 from backprobe.findings.phrasing import plural
-from backprobe.markup import Html, Printed, element, shown
 from backprobe.record.brief import written
-from backprobe.show.number_table import columns, html_table, text_table
+from backprobe.show.number_table import Cells, NumberTable
 from backprobe.show.text import printable
 from backprobe.view.shown import Shown
 
@@ -34,7 +33,7 @@ class Replaced:
 
 
 @dataclass(frozen=True, repr=False)
-class Sweep(Printed):
+class Sweep(NumberTable):
     """The effects on the output of replacing one value at a time. Prints as a table.
 
     ``output`` is the output without replacements, and ``of`` its name. ``runs`` are the runs, in the order in which the
@@ -127,10 +126,9 @@ class Sweep(Printed):
         from backprobe.sweep.plot import bars, maps  # imports NumPy
 
         title = f"change of {self.of}, which is {self.output:.4g}"
-        predicted = [math.nan if run.approximation is None else run.approximation for run in self.runs]
         if not self.axes or not self.runs:
-            return bars([run.shown for run in self.runs], list(self.effects.values()), predicted, title)
-        grids = {"effect": self.grid} | ({TITLES[-1]: self._laid(predicted)} if self.is_approximate else {})
+            return bars([run.shown for run in self.runs], list(self.effects.values()), self._predicted, title)
+        grids = {"effect": self.grid} | ({TITLES[-1]: self._laid(self._predicted)} if self.is_approximate else {})
         return maps(grids, self.names, self.axes, title)
 
     def to_dataframe(self) -> Any:
@@ -162,10 +160,14 @@ class Sweep(Printed):
         # The data that ``bp.view`` shows.
         from backprobe.sweep.shown import shown_of
 
-        predicted = [math.nan if run.approximation is None else run.approximation for run in self.runs]
         grids = {"effect": self.grid, "was": self._laid([1.0] * len(self.runs))}
-        grids |= {"approximation": self._laid(predicted)} if self.is_approximate else {}
-        return shown_of(self.of, self.target, self.output, self.names, self.axes, grids, self.notes)
+        grids |= {"approximation": self._laid(self._predicted)} if self.is_approximate else {}
+        return shown_of(self, grids)
+
+    @property
+    def _predicted(self) -> list[float]:
+        # The approximation of each run, or NaN.
+        return [math.nan if run.approximation is None else run.approximation for run in self.runs]
 
     @property
     def names(self) -> list[str]:
@@ -185,36 +187,20 @@ class Sweep(Printed):
             laid[place] = number
         return laid
 
-    @property
-    def _heading(self) -> str:
-        return f"{self.of} of {self.target} is {self.output:.6g}; with one {self.replaced} replaced at a time:"
-
-    @property
-    def _titles(self) -> Sequence[str]:
-        return TITLES if self.is_approximate else TITLES[:-1]
-
-    @property
-    def _rows(self) -> list[Sequence[str]]:
+    def _parts(self) -> tuple[str, Cells, Sequence[Cells], Sequence[str]]:
+        heading = f"{self.of} of {self.target} is {self.output:.6g}; with one {self.replaced} replaced at a time:"
+        titles = TITLES if self.is_approximate else TITLES[:-1]
         rows = [
             (printable(run.shown), f"{run.output:.6g}", f"{run.output - self.output:.4g}", _approximation(run))
             for run in self.runs
         ]
-        return [cells[: len(self._titles)] for cells in rows]
-
-    def _footer(self) -> list[str]:
-        both = f"correlation of effects and gradient × change: {self.agreement:.3f}" if self.is_approximate else ""
-        known = both if self.is_approximate and not math.isnan(self.agreement) else ""
-        return [*([known] if known else []), *(f"note: {note}" for note in self.notes)]
+        below = [f"note: {note}" for note in self.notes]
+        if self.is_approximate and not math.isnan(self.agreement):
+            below.insert(0, f"correlation of effects and gradient × change: {self.agreement:.3f}")
+        return heading, titles, [cells[: len(titles)] for cells in rows], below
 
     def __repr__(self) -> str:
         return f"<backprobe.Sweep of {plural(len(self.runs), 'run')}: {self.of} of {self.target}>"
-
-    def __str__(self) -> str:
-        return "\n".join([self._heading, *text_table(self._titles, self._rows, columns()), *self._footer()])
-
-    def _repr_html_(self) -> Html:
-        notes = [element("div", line, class_="note") for line in self._footer()]
-        return shown(element("div", self._heading, class_="heading"), html_table(self._titles, self._rows), *notes)
 
 
 def _approximation(run: Replaced) -> str:

@@ -15,7 +15,7 @@ from backprobe.backends.facts import Options
 from backprobe.backends.protocol import Backend
 from backprobe.backends.replay import Replay
 from backprobe.errors import AmbiguousName, BadOption, NothingMatched, UnknownName
-from backprobe.executors.state import GlobalState
+from backprobe.executors.state import GlobalState, SentCall
 from backprobe.executors.tasks import Tasks
 from backprobe.findings.phrasing import listed, quoted
 from backprobe.probe.axes import from_the_first
@@ -64,22 +64,14 @@ class SweepStep:
         return self.name + (f"[{', '.join(places)}]" if places else "")
 
 
-@dataclass(frozen=True)
-class SweepWork:
+class SweepWork(SentCall):
     """A sweep in the form that is sent to a worker process."""
-
-    asked: AskedSweep[...]
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    state: GlobalState
 
     def begin(self) -> Callable[[int], tuple[list[Replaced], float]]:
         """Return a function for the run with a given number. Its result includes the output without replacements in
         this worker.
         """
-        backend = self.asked._backend_of(self.args, self.kwargs)
-        self.state.restore(backend)
-        runs = ReplacedRuns(self.asked, backend, self.args, self.kwargs)
+        runs = ReplacedRuns(self.asked, self.backend(), self.args, self.kwargs)
         first, steps = runs.prepared()
         output = runs._output(first)
         return lambda number: (runs.replaced(steps[number]), output)
@@ -263,7 +255,8 @@ class ReplacedRuns:
         return [Replaced(step.name, step.places, step.shown, self._output(recording), approximation)]
 
     def _approximation(self, entry: Entry, recording: Recording) -> float | None:
-        # The sum of gradient × change over the value's elements; None if the framework gives no gradient.
+        # The sum of gradient × change over the value's elements: 0 for a value that is not connected to the output, and
+        # None if there is no gradient for another reason.
         if entry.status is GradStatus.NOT_CONNECTED:
             return 0.0
         if entry.status is not GradStatus.OK:

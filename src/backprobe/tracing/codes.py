@@ -55,8 +55,8 @@ class Codes(Contents):
         self.mixed: dict[str, Sequence[tuple[str, Any]]] = {}  # by module: the leaves that its forward returned
 
     def of(self, scope: Scope, local: str, at: int, value: Any, own: str = "") -> Code:
-        """Return the code of the value that a local is bound to. If it is a tensor, the tensor is captured, and its
-        name becomes live.
+        """Return the code of the value that a local is bound to. Its selected tensors are captured, and the local
+        becomes a live name.
         """
         kind = type(value)
         if kind in self.ordinary and not self.disturbed():
@@ -156,7 +156,9 @@ class Codes(Contents):
         ]
 
     def leaves_or_itself(self, value: Any) -> Sequence[tuple[str, Any]]:
-        """Return the leaves of a container that holds a tensor. A tensor has a single leaf: the tensor itself."""
+        """Return the leaves of a container that holds a tensor. A tensor has a single leaf: the tensor itself. Any
+        other value has none.
+        """
         if self.tape.is_tensor(value):
             self.bare.discard(type(value))  # the type was wrongly registered as one without tensors
             return (("", value),)

@@ -74,12 +74,13 @@ class Exchanging(ByName):
         return with_leaves(value, {leaf: now[leaf] for leaf, _, _ in marks}), tuple(marks)
 
     def _given(self, full: str) -> Given | None:
-        # Return the ``Given`` for a name. A function that is being traced may be traced several times, so calls cannot
-        # be counted, and the name is looked up without counts.
+        # Return the ``Given`` for a name; None if there is none. A function that is being traced may be traced several
+        # times, so calls cannot be counted, and the name is looked up without counts.
         return self.into.given.get(strip(full)) if self.replaces.is_tracing() else self.into.of(full)
 
     def _can(self, given: Given, full: str, item: Any) -> bool:
-        # Can the item be exchanged? It must be a tensor that is computed only once, and this must be its first name.
+        # Can the item be exchanged? It must be a floating-point tensor of the given shape that is computed only once,
+        # and this must be its first name.
         if not self._is_floating(item) or self.replaces.runs_again():
             return False
         if self.first.setdefault(given.number, full) != full:

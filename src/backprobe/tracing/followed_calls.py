@@ -92,8 +92,9 @@ class Following(FollowedCalls[Scope]):
         return self.trace.entered(caller.number, kind)
 
     def handing(self, function: Any, forget: Callable[[], object]) -> Any:
-        """Return a wrapper of a library's function. It adds a note if the function receives or holds functions of the
-        program, because their calls are not recorded.
+        """Return a wrapper of a library's function, or the function itself if no note can be needed. The wrapper adds a
+        note if the function receives or holds functions of the program and returns a tensor, because the calls of these
+        functions are not recorded.
         """
         if not self.trace.selection.in_function:
             return function
@@ -131,16 +132,12 @@ class Following(FollowedCalls[Scope]):
         made = [value for value in among if value.number is not None]
         lost = {value: None for value in made if tape.is_discarded(captures[value.number or 0])}
         if lost:
-            kept = {scope: None for v in made if v not in lost for name in v.names for scope in _and_callers(name[0])}
+            kept = {scope for v in made if v not in lost for scope in _scopes(v)}
             again = {(scope.parent, scope.path) for scope in kept}
             thrown = [
                 v
                 for v in lost
-                if any(
-                    scope not in kept and (scope.parent, scope.path) in again
-                    for name in v.names
-                    for scope in _and_callers(name[0])
-                )
+                if any(scope not in kept and (scope.parent, scope.path) in again for scope in _scopes(v))
             ]
             _drop(reader, thrown, among)
         return result
@@ -169,8 +166,7 @@ def _drop(reader: Reader, lost: Sequence[Value], among: Sequence[Value]) -> None
     reader.naming.drop(gone)
 
 
-def _and_callers(scope: ScopeId | None) -> Iterator[ScopeId]:
-    # Yield a scope, its caller, the caller's caller, and so on.
-    while scope is not None:
-        yield scope
-        scope = scope.parent
+def _scopes(value: Value) -> Iterator[ScopeId]:
+    # Yield the scopes in which a value has names, each with its callers.
+    for scope, *_ in value.names:
+        yield from () if scope is None else scope.with_callers()

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-import dis
-import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import islice
 from operator import itemgetter
 from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Any
@@ -15,14 +14,15 @@ from typing import Any
 from backprobe.backends.capabilities import Late, Recompute
 from backprobe.backends.protocol import BlockTape
 from backprobe.errors import NoSource
-from backprobe.source.bytecode import Event, Events, events, is_rewritten
+from backprobe.source.bytecode import Event, Events, events, is_rewritten, opcode
 from backprobe.source.frames import UNKNOWN, name_in, value_in
 from backprobe.source.locate import is_generated, is_type_expression
 from backprobe.source.marks import Does
 from backprobe.source.none_checks import GRADIENT
 from backprobe.source.sites import Site
+from backprobe.source.tracebacks import steps
 from backprobe.source.tracer import Tracer, WatchedFrame
-from backprobe.source.user_code import innermost, package
+from backprobe.source.user_code import innermost, is_of_program, package
 from backprobe.tracing.log import ScopeKind
 from backprobe.tracing.none_reads import Returning, line_of, look, look_at_clearing
 from backprobe.tracing.scope import Scope
@@ -91,7 +91,7 @@ class ObservedFrame:
         return True
 
     def _is_suspended(self, frame: FrameType) -> bool:
-        return bool(self.code.co_flags & COROUTINE) and opcode(self.code, frame.f_lasti) in SUSPENDED
+        return bool(self.code.co_flags & COROUTINE) and opcode(frame) in SUSPENDED
 
     def _leave(self) -> None:
         self.scope.exit()
@@ -359,12 +359,7 @@ class FrameObserver:
 
     def is_of_backward(self, step: TracebackType | None) -> bool:
         """Does an error come from a function of the framework that differentiates?"""
-        step = None if step is None else step.tb_next
-        while step is not None:
-            if self.tape.differentiates(step.tb_frame.f_code):
-                return True
-            step = step.tb_next
-        return False
+        return any(self.tape.differentiates(one.tb_frame.f_code) for one in islice(steps(step), 1, None))
 
     def _entered(self, frame: FrameType) -> WatchedFrame | None:
         code = frame.f_code
@@ -372,7 +367,7 @@ class FrameObserver:
             self.tape.entered(frame)
         users = self.users.get(code.co_filename)
         if users is None:
-            users = self.users[code.co_filename] = self._is_users(code.co_filename)
+            users = self.users[code.co_filename] = is_of_program(code.co_filename, self.trace.home)
         if not users or (code.co_freevars and self._is_probed(code)):
             return self._returning(frame) if code.co_name == DIFFERENTIATING else None
         if not self.trace.is_recording:
@@ -387,7 +382,7 @@ class FrameObserver:
 
     def _returning(self, frame: FrameType) -> Returning | None:
         # Return an object that will receive the gradients that the function in this frame returns. None unless the
-        # program called the function and uses its result.
+        # program called the function, uses its result, and may get None from it.
         caller = self.tracer.frames.get(frame.f_back) if frame.f_back is not None else None
         watched = None if caller is None else caller.watched
         event = watched.pending if isinstance(watched, ObservedFrame) else None
@@ -398,17 +393,13 @@ class FrameObserver:
         return Returning(self.kept, frame.f_back, call) if is_asked else None
 
     def _caller_of_repeated(self) -> Scope | None:
-        # Return the scope from which a checkpoint recomputes a part. The scope belongs to the trace of the
-        # recomputation.
+        # Return the scope from which a checkpoint recomputes a part now; None if no part is recomputed. The scope
+        # belongs to the trace of the recomputation.
         if self.recompute is None:
             return None
         trace, part = self.trace.repeats.now(), self.recompute.repeated()
         caller = self.callers.get(part)
         return None if caller is None else trace.caller_again(*caller)
-
-    def _is_users(self, file: str) -> bool:
-        installed = package(file)
-        return installed is None or (installed != "" and installed == self.trace.home)
 
     def _is_probed(self, code: CodeType) -> bool:
         if is_rewritten(code):
@@ -418,6 +409,7 @@ class FrameObserver:
 
     def _above(self, frame: FrameType) -> tuple[ObservedFrame | None, int]:
         # Return the nearest watched frame among the callers of a frame, and the number of other frames between the two.
+        # None if there is none, or if code of the framework that hides its callers, or of backprobe, is nearer.
         distance, caller = 0, frame.f_back
         while caller is not None:
             known = self.tracer.frames.get(caller)
@@ -462,7 +454,7 @@ class FrameObserver:
 
     def _label(self, frame: FrameType, distance: int) -> str:
         # Return the label of a frame's scope. For a module, or an object with ``__call__``, it is the type's name. The
-        # body of a class is not a call, so it has the label "class ...".
+        # body of a class is not a call, so it has the label "class ...". For any other code it is empty.
         code = frame.f_code
         if not code.co_flags & inspect.CO_OPTIMIZED:
             return f"class {code.co_name}"
@@ -482,12 +474,3 @@ def _wrappers(function: Any) -> frozenset[CodeType]:
         found.append(function.__code__)
         function = function.__wrapped__
     return frozenset(found)
-
-
-@functools.lru_cache(4096)
-def _opcodes(code: CodeType) -> Mapping[int, str]:
-    return {instruction.offset: instruction.opname for instruction in dis.get_instructions(code)}
-
-
-def opcode(code: CodeType, offset: int) -> str:
-    return _opcodes(code).get(offset, "")

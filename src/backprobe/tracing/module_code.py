@@ -54,7 +54,10 @@ NO_CODE = ModuleCode()
 
 def with_uses(record: Record, code: ModuleCode) -> Record:
     """Return the record, in which values without a gradient get the statements that use them. This applies to values
-    from which no recorded value was computed.
+    without a line of their own, from which no recorded value was computed.
+
+    The record also gets notes on lines that take a parameter out of the graph although its gradient is there, and
+    modules that were used without being called.
     """
     record = _used_directly(record)
     flowing = {edge.at for entry in record.entries for edge in entry.inputs} if code.called else set()
@@ -74,14 +77,17 @@ def with_uses(record: Record, code: ModuleCode) -> Record:
     found: dict[int, Sequence[ModuleCall]] = {}
     for full, at in lacking.items():
         found[at] = found.get(at, ()) or reader.uses(full, record.entries[at])
-    entries = [_with_line(entry, found.get(at, ())) for at, entry in enumerate(record.entries)]
     used = tuple([UsedAt(at, tuple(uses)) for at, uses in found.items() if uses])
-    return replace(record, entries=tuple(entries), used_at=(*used, *hooked))
+    # a call that ran while gradients were switched off gets its line
+    off = {one.at: one.uses[0].source for one in used if record.entries[one.at].status is GradStatus.NO_GRAD}
+    record = record.with_entries({at: replace(record.entries[at], cause=line) for at, line in off.items()})
+    return replace(record, used_at=(*used, *hooked))
 
 
 def _used_directly(record: Record) -> Record:
-    # Return the record. A module that was not called counts as used directly if gradients arrived at its own
-    # parameters.
+    # Return the record. A module that was not called counts as used directly if a gradient arrived at one of its own
+    # parameters, unless another module that holds this parameter was called. So do the modules around it that were not
+    # called.
     idle = {
         strip(split(full)[0]): at
         for full, at in record.names.items()
@@ -91,13 +97,13 @@ def _used_directly(record: Record) -> Record:
     for full, at in record.names.items() if idle else ():
         if split(full)[1] is None and record.entries[at].status is GradStatus.OK:
             owners.setdefault(at, []).append(full.rpartition(".")[0])
-    entries = [*record.entries]
+    entries: dict[int, Entry] = {}
     for owner in {one for each in owners.values() if idle.keys() >= {*each} for one in each}:
         while owner in idle:
             at = idle[owner]
-            entries[at] = replace(entries[at], status=GradStatus.OPAQUE, why=Reason("used_directly"))
+            entries[at] = replace(record.entries[at], status=GradStatus.OPAQUE, why=Reason("used_directly"))
             owner = owner.rpartition(".")[0]
-    return replace(record, entries=tuple(entries)) if owners else record
+    return record.with_entries(entries)
 
 
 def _beside(record: Record, code: ModuleCode) -> Iterator[Note]:
@@ -123,8 +129,8 @@ def _beside(record: Record, code: ModuleCode) -> Iterator[Note]:
 
 
 def _hooked(record: Record, code: ModuleCode) -> tuple[UsedAt, ...]:
-    # Return the program's own hooks on modules whose results have a name. Nothing is returned unless a gradient is
-    # missing.
+    # Return the program's own hooks on modules whose results have a name, if the hooks may return something. Nothing is
+    # returned unless a gradient is missing.
     if all(entry.status is GradStatus.OK for entry in record.entries):
         return ()
     own = {
@@ -138,12 +144,6 @@ def _hooked(record: Record, code: ModuleCode) -> tuple[UsedAt, ...]:
             lines = [source_at(one.co_filename, one.co_firstlineno) for one in codes]
             found[at] = UsedAt(at, tuple([ModuleCall(line, strip(scope), HOOK) for line in lines]))
     return tuple(found.values())
-
-
-def _with_line(entry: Entry, uses: Sequence[ModuleCall]) -> Entry:
-    # Return the entry. If its call ran while gradients were switched off, it gets the line of the call.
-    is_call = entry.status is GradStatus.NO_GRAD and uses
-    return replace(entry, cause=uses[0].source) if is_call else entry
 
 
 def _returns(code: CodeType) -> bool:

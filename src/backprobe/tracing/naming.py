@@ -70,14 +70,12 @@ class Naming:
         elif code in (PASSED_OVER, DIFFERENTIATED):
             if self.operations or not local.endswith("()"):
                 self.seen[f"{names.id.stripped}:{local}"] = None
-            names.slots.pop(local + own, None)
-            names.items.pop(local + own, None)
+            names.forget(local + own)
             names.passed_over[local] = code == DIFFERENTIATED
         else:
             assert code in (CARRIED, FILLED)
             carry(names, local, code == FILLED, site)  # the statement may mention the name's old value
-            names.slots.pop(local + own, None)
-            names.items.pop(local + own, None)
+            names.forget(local + own)
             names.passed_over[local] = False
 
     def _bound(self, names: ScopeNames, local: str, found: Leaves, site: Site, own: str) -> None:
@@ -268,12 +266,8 @@ class Naming:
 def _came_to_a_callee(value: Value, scope: ScopeId) -> bool:
     # Was the value first seen as an argument of a function that runs for a statement of this scope? Then code in
     # between created it: for example, a library computed it and passed it to a function of the program.
-    if value.number is None or not value.site.is_head:
-        return False
-    above = value.scope.parent
-    while above is not None and above is not scope:
-        above = above.parent
-    return above is not None
+    is_argument = value.number is not None and value.site.is_head
+    return is_argument and value.scope is not scope and scope in value.scope.with_callers()
 
 
 def _is_same(held: tuple[str, Value], found: tuple[str, int]) -> bool:

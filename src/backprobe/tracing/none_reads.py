@@ -31,12 +31,9 @@ def look(kept: KeptGradients, frame: FrameType, found: MayBeNone) -> None:
     """
     read = found.node
     assert isinstance(read, ast.Attribute)
-    owner = read.value
-    tensor = value_in(frame, owner)
-    item = owner if tensor is UNKNOWN and isinstance(owner, ast.Subscript) else None
-    if item is not None:
-        tensor = value_in(frame, item.value)
-    is_item = item is not None
+    tensor, is_item = value_in(frame, read.value), False
+    if tensor is UNKNOWN and isinstance(read.value, ast.Subscript):
+        tensor, is_item = value_in(frame, read.value.value), True
     if tensor is not UNKNOWN and kept.is_none(tensor, is_item) and not _is_asked_inside(frame, found):
         kept.none_read(tensor, ast.unparse(read), line_of(frame, read), is_item)
 

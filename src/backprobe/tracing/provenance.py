@@ -75,6 +75,11 @@ def seen(names: ScopeNames, reads: Sequence[str]) -> list[tuple[str, Slot]]:
     return [(name, held) for name in reads if (held := names.sees(name)) is not None]
 
 
+def _spelled(named: Sequence[tuple[str, Slot]]) -> list[tuple[str, Value]]:
+    # Return the values under these names, each with its name and the path of its leaf.
+    return [(name + leaf, value) for name, slot in named for leaf, value in slot]
+
+
 def explain(value: Value, origin: Origin, names: ScopeNames, parameters: Parameters, renewed: Container[Value]) -> None:
     """Store the expression that computes a value, and the values that it mentions.
 
@@ -95,9 +100,8 @@ def explain(value: Value, origin: Origin, names: ScopeNames, parameters: Paramet
         mentioned += [(name, parameters.of(value.scope, name)) for name in origin.reads if name not in known]
     if mentioned or names.returned:
         value.reads = [
-            (spelled + inside, before)
-            for spelled, held in [*mentioned, *names.returned]
-            for inside, read in held
+            (spelled, before)
+            for spelled, read in _spelled([*mentioned, *names.returned])
             if (before := read.previous if read in renewed else read) is not None and before is not value
         ]
 
@@ -114,31 +118,19 @@ def explain_returned(value: Value, names: ScopeNames, site: Site) -> None:
     """
     is_modules = value.scope.parent is None
     if is_modules or may_cut(site.origin.expression) or not (value.reads or value.passages):
-        named = seen(names, site.reads)
-        value.passages = [
-            *value.passages,
-            *(
-                (name + leaf, Carried(name + leaf, given, names.id, site))
-                for name, held in [*named, *names.returned]
-                for leaf, given in held
-                if given is not value
-            ),
-        ]
+        named = _spelled([*seen(names, site.reads), *names.returned])
+        given = [(spelled, Carried(spelled, one, names.id, site)) for spelled, one in named if one is not value]
+        value.passages = [*value.passages, *given]
 
 
 def explain_written(value: Value, names: ScopeNames, site: Site, local: str, before: Value) -> None:
     """Store the values that a statement mentions if it writes in place. The value before the write is also
     mentioned.
     """
-    held = [
-        (local, Carried(name + leaf, one, names.id, site))
-        for name, slot in seen(names, site.reads)
-        for leaf, one in slot
-        if one is not before
-    ]
-    spellings = [name + leaf for name, slot in seen(names, site.reads) for leaf, one in slot if one is before]
-    spelled = local if local in site.reads else next(iter(spellings), local)
-    value.passages = [(local, Carried(spelled, before, names.id, site)), *held, *through(names, site.reads)]
+    named = _spelled(seen(names, site.reads))
+    held = [(local, Carried(spelled, one, names.id, site)) for spelled, one in named if one is not before]
+    own = local if local in site.reads else next((spelled for spelled, one in named if one is before), local)
+    value.passages = [(local, Carried(own, before, names.id, site)), *held, *through(names, site.reads)]
 
 
 # Functions that follow values through names without tensors.
@@ -218,13 +210,8 @@ def through(names: ScopeNames, reads: Sequence[str]) -> list[tuple[str, Carried]
 def _mentioned(names: ScopeNames, site: Site, but: str = "") -> tuple[Carried, ...]:
     carried = [one for name, one in through(names, site.reads) if name != but]
     known = {id(one.value) for one in carried}  # a called function has already listed these values
-    held = [
-        Carried(name + leaf, value, names.id, site)
-        for name, slot in seen(names, site.reads)
-        if name != but
-        for leaf, value in slot
-        if id(value) not in known
-    ]
+    named = _spelled([(name, slot) for name, slot in seen(names, site.reads) if name != but])
+    held = [Carried(spelled, value, names.id, site) for spelled, value in named if id(value) not in known]
     return _distinct([*carried, *held])
 
 

@@ -35,7 +35,8 @@ class Reader:
         self.sites: list[Sequence[Site]] = [()]  # the sites of each scope, by its number
         self.live: dict[ScopeNames, None] = {}
         self.entered: dict[str, int] = {}  # how often each module was entered, by path
-        self.runs: defaultdict[tuple[str, str, range], int] = defaultdict(int)  # how often each function was entered
+        # how often each function was entered; the outermost is not counted
+        self.runs: defaultdict[tuple[str, str, range], int] = defaultdict(int)
         self.finished: dict[str, list[ScopeNames]] = {}  # forwards that have ended before their modules have
         # By number of a capture: the statement that wrote to the captured tensor without being observed.
         self.writers: dict[int, tuple[ScopeId, Site]] = {}
@@ -144,27 +145,21 @@ class Reader:
     def _enter(self, scope: int, kind: ScopeKind) -> None:
         if not kind.path:
             names, names.id.file, self.sites[0] = self.root, kind.file, kind.sites
-            names.lines, names.own = kind.lines, kind.own
         elif kind.path.startswith("/"):
             caller = self.scopes[scope]
             names = self._names(caller, kind.path, caller.id.entered, kind.file)
             names.enclosing = self._enclosing(caller, kind)
-            self._stands(names, kind)
-            self._add(names, kind.sites)
         else:
             names = self._names(None, kind.path, self.entered, kind.file)
-            self._stands(names, kind)
+        names.lines, names.own = kind.lines, kind.own
+        if kind.path:
+            self.runs[_function(names)] += 1
             self._add(names, kind.sites)
         self.live[names] = None
 
-    def _stands(self, names: ScopeNames, kind: ScopeKind) -> None:
-        # Store the lines of the scope's function, and count how often it ran.
-        names.lines, names.own = kind.lines, kind.own
-        self.runs[_function(names)] += 1
-
     def _enclosing(self, caller: ScopeNames, kind: ScopeKind) -> ScopeNames | None:
-        # Return the running function in which another function is defined. If it has run more than once, return None,
-        # because the closure may come from an earlier run.
+        # Return the running function in which another function is defined, if there is one. If it was entered more than
+        # once, return None, because the closure may come from an earlier run.
         running: ScopeNames | None = caller
         while running is not None:
             if running.id.file == kind.file and _holds(running.lines, kind.lines):

@@ -54,8 +54,8 @@ class Repeats(Generic[T]):
         return self.again[part][0]
 
     def transcripts(self) -> Sequence[Transcript]:
-        """Return the transcripts to which new names are added now: that of a first run, that of a recomputation, or
-        both.
+        """Return the transcripts to which new names are added now: that of a first run, that of a recomputation, both,
+        or none.
 
         If checkpoints are nested, both are returned while the outer part is recomputed, because the inner part will be
         recomputed again.
@@ -68,7 +68,9 @@ class Repeats(Generic[T]):
         return found if part is None else [*found, self.first.setdefault(part, [])]
 
     def settle(self) -> None:
-        """End the recomputations. The captures of each first run get the history of the recomputed captures."""
+        """End the recomputations. The captures of each first run get the history of the recomputed captures, if both
+        runs named the same values in the same order.
+        """
         over, self.again = self.again, {}
         for trace in (self.trace, *(repeat for repeat, _ in over.values())) if over else ():
             trace.read()  # recomputed parts may be nested

@@ -1,4 +1,4 @@
-"""Finds the names of values while a program runs, and exchanges the values that are to be replaced."""
+"""Finds the names of values while a program runs, and exchanges the values to replace."""
 
 from __future__ import annotations
 
@@ -75,7 +75,9 @@ class ReplacedNames:
             self.trace.record(was_recording)
 
     def went_on(self, full: str, value: Any) -> None:
-        """Called after the program has continued with an exchanged value, which is now bound to this full name."""
+        """Called after the program has continued with a value that may have been exchanged, and that is now bound to
+        this full name.
+        """
         self.replacing.went_on(full, self.trace.codes.leaves_or_itself(value))
 
     def parameter(self, path: str, tensor: Any) -> tuple[Any, Marks]:
@@ -83,20 +85,20 @@ class ReplacedNames:
         found = self.replaceable(path, tensor)
         return self.exchange(path, path, tensor, found) if found else (tensor, ())
 
-    def name_of_return(self, path: str, output: Any) -> str | None:
-        """Return the full name of a module's return value, if something in it may be replaced; otherwise None."""
+    def returned(self, path: str, output: Any) -> tuple[Any, Marks, str]:
+        """Return the value with which the caller of a module continues. If something in it may be replaced, also return
+        the full name of the module's return value; otherwise an empty text.
+        """
         kind = self.trace.plan.modules[path]
-        if not self.replaceable(f"{kind.stripped}:return", output):
-            return None
+        name = f"{kind.stripped}:return"
+        found = self.replaceable(name, output)
+        if not found:
+            return output, (), ""
         reader = self.trace.read()
         finished = reader.finished.get(kind.path)
         scope = finished[-1].id.full if finished else f"{kind.path}#{reader.entered.get(kind.path, 0)}"
-        return f"{scope}:return#0"
-
-    def returned(self, path: str, output: Any, full: str) -> tuple[Any, Marks]:
-        """Return the value with which the caller of a module continues."""
-        name = f"{self.trace.plan.modules[path].stripped}:return"
-        return self.exchange(name, full, output, self.replaceable(name, output))
+        full = f"{scope}:return#0"
+        return *self.exchange(name, full, output, found), full
 
     def result(self, result: Any, root: Scope, *, of_module: bool) -> tuple[Any, Marks]:
         """Return the value with which the program continues after the model or function has returned.

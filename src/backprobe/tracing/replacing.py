@@ -1,7 +1,7 @@
 """Replacing lets a program continue with another value, or another gradient, in place of a named one.
 
 While the program runs, a value bound to a name in ``replace=`` or ``replace_grad=`` is exchanged before it is captured,
-so the entry has the new value. The original is kept outside the log, under a number.
+so the entry has the new value. The original of a replaced value is kept outside the log, under a number.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NoReturn
 
 from backprobe.backends.capabilities import Replaces
@@ -111,7 +110,7 @@ class Replacing:
         self.for_name = Decisions(lambda name: [one for one in asked if one.names(name)])
 
     def missed(self) -> list[Replacement]:
-        """Return the replacements whose names have never occurred."""
+        """Return the replacements that have replaced nothing."""
         return [one for one in self.asked if one not in self.matched]
 
     def refuse_compiled(self, name: str) -> None:
@@ -136,7 +135,8 @@ class Replacing:
     def exchange(
         self, name: str, full: str, value: Any, found: Sequence[tuple[str, Any]], known: Container[int]
     ) -> tuple[Any, Marks]:
-        """Return the value with which the program continues, and the leaves of it that were replaced.
+        """Return the value with which the program continues, and the leaves of it that are replaced or whose gradients
+        are.
 
         ``name`` is the value's name without counts, ``full`` is the name with all counts, and ``found`` are the value's
         leaves. ``known`` are the identities of the tensors that have names. Raises BadOption or Unsupported. The
@@ -173,7 +173,7 @@ class Replacing:
     def _kept(self, original: Any) -> int:
         # Keep an original value, and return its index in the list of originals.
         is_tensor = self.tape.is_tensor(original)
-        self.originals.append(self.replaces.original_value(original) if is_tensor else partial(_itself, original))
+        self.originals.append(self.replaces.original_value(original) if is_tensor else lambda: original)
         return len(self.originals) - 1
 
     def _shown(self, full: str) -> str:
@@ -213,8 +213,8 @@ class Replacing:
         return one.pattern.matches(full)
 
     def _only(self, one: Replacement, full: str, value: Any, found: Sequence[tuple[str, Any]]) -> list[str]:
-        # Return the only leaf that can be meant if the key is the name of the whole value. Raises BadOption if there
-        # are several.
+        # Return the leaves that are meant if the key matches the name of the whole value: the only floating one, or all
+        # floating ones for a mapping. Raises BadOption if there are several, or none for an exact name.
         floating = [leaf for leaf, item in found if self._is_floating(item)]
         if len(found) == 1 and not found[0][0]:
             return [""] if one.is_exact or self._is_for_pattern(one, full, value) else []
@@ -382,10 +382,6 @@ def refuse_missing_value(name: str, asked: str, error: UnknownName | AmbiguousNa
         why="each value is replaced by that of the same name",
         next=instead,
     ) from None
-
-
-def _itself(value: Any) -> Any:
-    return value
 
 
 def _instead_of_number(one: Replacement, is_given: bool) -> str:

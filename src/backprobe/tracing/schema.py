@@ -21,7 +21,7 @@ from backprobe.tracing.assemble import EntryNames
 from backprobe.tracing.plan import Plan
 from backprobe.tracing.printed_names import full, names_of
 from backprobe.tracing.reader import Reader
-from backprobe.tracing.values import Carried, ScopeId, Value
+from backprobe.tracing.values import ScopeId, Value
 
 MOST_ITEMS = 200_000  # in all logs of one selection; the log of a very long loop is hardly ever repeated
 MOST = 16  # schemas of one selection; a program has one for each path through its code
@@ -31,8 +31,8 @@ MOST = 16  # schemas of one selection; a program has one for each path through i
 class Template:
     """Facts about one entry that come from the program's text and names."""
 
-    number: int | None  # the number of the entry's capture
-    plain_at: int | None  # the entry's index among the plain numbers of the log
+    number: int | None  # the number of the entry's capture, if it has one
+    plain_at: int | None  # the entry's index among the plain numbers of the log, if it is one of them
     absent: tuple[GradStatus, Reason] | None
     source: Source | None
     op: str
@@ -145,7 +145,7 @@ def _template(value: Value, position: Mapping[Value, int], first: Sequence[str])
         source = _source(scope.file, site.line, site.text, value.expression, value.calls, site.below)
     reads = [Read(spelled, at, name=first[at]) for spelled, one in value.reads if (at := position.get(one)) is not None]
     indirect = [
-        IndirectInput(one.spelled, at, through, _passing(one), name=first[at])
+        IndirectInput(one.spelled, at, through, line(one.scope, one.site), name=first[at])
         for through, one in value.passages
         if (at := position.get(one.value)) is not None
     ]
@@ -168,10 +168,6 @@ _source = lru_cache(16384)(Source)  # cached, because programs run the same line
 def line(scope: ScopeId, site: Site) -> Source:
     """Return the source line of a statement, without the list of its calls."""
     return _source(scope.file, site.line, site.text, site.origin.expression, (), site.below)
-
-
-def _passing(carried: Carried) -> Source:
-    return line(carried.scope, carried.site)
 
 
 def differences(known: Schema, made: Schema) -> list[str]:

@@ -92,7 +92,7 @@ class Recorder(Protocol):
         """Return what a call may do to the memory of values that have names."""
 
     def code(self, scope: Scope, local: str, at: int, value: Any, own: str = "") -> Code:
-        """Return the code of the value that a local is bound to. Its tensors are captured now."""
+        """Return the code of the value that a local is bound to. Its selected tensors are captured now."""
 
     def bound(self, tensor: Any, scope: Scope, at: int, key: str) -> int:
         """Return the number of an ordinary tensor to which a selected local is bound."""
@@ -107,7 +107,9 @@ class Recorder(Protocol):
         """Forget these names of a scope."""
 
     def look(self, scope: Scope, at: int, value: Any) -> None:
-        """Called when a statement that binds ``value`` is over. It may have changed the containers that it mentions."""
+        """Called when a statement is over, with the value that it binds or computes, if known. It may have changed the
+        containers that it mentions.
+        """
 
     def leave(self, scope: Scope) -> None:
         """Called when a scope ends. None of its names is live any more."""
@@ -274,8 +276,8 @@ class Scope(CodeListener):
         self._say(FORGET, names)
 
     def call(self, function: Any, flagged: bool = False, at: int = NO_CALL, /) -> Any:
-        """Return the function that is called instead of ``function``: its reporting copy, or a wrapper that observes
-        its writes.
+        """Return the function that is called instead of ``function``: its reporting copy, a wrapper that observes its
+        writes or its result, or the function itself.
         """
         recorder, kind, is_object = self.recorder, type(function), False
         if kind is BuiltinFunctionType:
@@ -451,7 +453,8 @@ class Scope(CodeListener):
 
 
 def _ends_with(function: Any) -> str:
-    # Return the suffix of a name: the class of the last layer of a Sequential model, or the activation of a layer.
+    # Return the suffix of a name: the class of the last layer of a Sequential model, or the activation of a layer. It
+    # is empty for anything else, and for a linear activation.
     held, kind = getattr(function, "__dict__", {}), type(function).__name__
     layers = [*(held.get("_modules") or held.get("_layers") or ())] if kind == "Sequential" else []
     if layers:

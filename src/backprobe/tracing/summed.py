@@ -1,4 +1,4 @@
-"""The record of a weighted sum of several outputs, with NaN and Inf counted again on request."""
+"""The record of a weighted sum of several outputs, with NaN and Inf counted again if they were counted before."""
 
 from __future__ import annotations
 

@@ -344,12 +344,12 @@ class Trace:
         if not path:
             return self._result(output, of_module=True)
         marks: Marks = ()
-        full = None if self.replaced is None else self.replaced.name_of_return(path, output)
-        if self.replaced is not None and full is not None:
-            output, marks = self.replaced.returned(path, output, full)
+        full = ""
+        if self.replaced is not None:
+            output, marks, full = self.replaced.returned(path, output)
         if self.tap is not None:
             output = exchanged(output, self.tap, [])
-        if self.replaced is not None and full is not None:
+        if self.replaced is not None and full:
             self.replaced.went_on(full, output)
         if self.repeats.again or not self.runs_once():
             self._note_transcripts()

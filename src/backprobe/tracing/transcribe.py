@@ -38,7 +38,9 @@ class FinishedRun:
     notes: tuple[Note, ...]
     stamp: Stamp
     described: Mapping[int, Description]
-    """Descriptions of tensors that no longer have a value, by position of the capture."""
+    """Descriptions made before, by position of the capture: of tensors that no longer have a value, or of all tensors
+    if the program may still change them.
+    """
 
     code: ModuleCode = NO_CODE
     """Code of the program, which is read to explain missing gradients."""
@@ -51,7 +53,9 @@ class FinishedRun:
 
     @cached_property
     def keys(self) -> Sequence[str]:
-        """The keys of several outputs. If the program itself ran backward, the keys are the names of these outputs."""
+        """The keys of several outputs; empty for a single one. If the program itself ran backward several times, the
+        keys are the names of the values from which it did.
+        """
         own = [one.own for one in self.passes]
         if self.asked or len(own) < 2:
             return self.asked
@@ -67,11 +71,10 @@ class FinishedRun:
 
     @cached_property
     def default(self) -> Backward | None:
-        """The pass whose gradients are shown if there are several outputs and none was chosen."""
-        for one in self.passes:
-            if one.own is not None and one.own.adds_up:
-                return one
-        return None
+        """The pass whose gradients are shown if there are several outputs and none was chosen: the first whose
+        gradients the program added up in the leaves. None if there is no such pass.
+        """
+        return next((one for one in self.passes if one.own is not None and one.own.adds_up), None)
 
     def _outputs(self, own: OwnPass) -> list[int]:
         # Return the positions of the entries at which one of the program's own passes started.
@@ -138,7 +141,7 @@ class FinishedRun:
             notes=[*self.notes, *not_replaced],
             stamp=self.stamp,
         )
-        return with_uses(_with_causes(_with_histories(record)), self.code)
+        return with_uses(_with_causes(record.with_entries(histories(record))), self.code)
 
     def _entry(self, assembler: Assembler, at: int, template: Template, capture: int, outcome: Outcome | None) -> Entry:
         # Return an entry. ``outcome`` is None for a value that was not captured, such as a plain number.
@@ -202,23 +205,14 @@ def over(
     return FinishedRun(schema, backend, passes, list(trace.log.plain), notes, stamp(), described, code, originals, keys)
 
 
-def _with_histories(record: Record) -> Record:
-    # Return the record. Values without a history get the reason that their source lines show.
-    found = histories(record)
-    entries = [found.get(at, entry) for at, entry in enumerate(record.entries)] if found else record.entries
-    return replace(record, entries=tuple(entries)) if found else record
-
-
 def _with_causes(record: Record) -> Record:
-    # Return the record. Each value without a path to the output gets the line that disconnected it from the output.
+    # Return the record. A value without a path to the output gets the line that disconnected it from the output, if
+    # that line is found.
     lost = {at for at, entry in enumerate(record.entries) if entry.status is GradStatus.NOT_CONNECTED}
     found = places(record)
     if lost and any(_may_cut(entry, lost) for entry in record.entries):
         found |= causes(record)
-    if not found:
-        return record
-    entries = [replace(entry, cause=found[at]) if at in found else entry for at, entry in enumerate(record.entries)]
-    return replace(record, entries=tuple(entries))
+    return record.with_entries({at: replace(record.entries[at], cause=line) for at, line in found.items()})
 
 
 def _may_cut(entry: Entry, lost: Set[int]) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from backprobe.record.entries import GradStatus
@@ -58,6 +58,13 @@ class ScopeId:
         self.counts[local] = count + 1
         return count
 
+    def with_callers(self) -> Iterator[ScopeId]:
+        """Yield this scope, its caller, the caller's caller, and so on."""
+        scope: ScopeId | None = self
+        while scope is not None:
+            yield scope
+            scope = scope.parent
+
 
 Slot = tuple[tuple[str, "Value"], ...]
 """The values under one name, each with the path of its leaf. A tensor has the path "", a container has one for each
@@ -75,16 +82,16 @@ values.
 
 @dataclass(eq=False, slots=True)
 class Value:
-    """One value with its names: a captured tensor, a plain number, None, or a module's absent return value."""
+    """One value with its names: a captured tensor, a plain number, None, or a selected value that does not exist."""
 
-    number: int | None  # the number of its capture, in the log from which it was read
+    number: int | None  # the number of its capture, in the log from which it was read; None if not captured
     scope: ScopeId
     site: Site
     capture: Any = None
     plain_at: int | None = None  # the index among the plain numbers that were bound
-    absent: tuple[GradStatus, Reason] | None = None  # why a module's return value does not exist
+    absent: tuple[GradStatus, Reason] | None = None  # why the value does not exist
     previous: Value | None = None  # the version of the same object before a write
-    expression: str = ""  # the expression that computes exactly this value
+    expression: str = ""  # the expression that computes exactly this value, if known
     calls: tuple[str, ...] = ()  # functions that the expression called
     reads: Sequence[tuple[str, Value]] = ()  # the values that the expression mentions, as written there
     passages: Sequence[tuple[str, Carried]] = ()  # values that flowed in indirectly; see ``Entry.indirect``
@@ -129,8 +136,8 @@ class ScopeNames:
     enclosing: ScopeNames | None = None  # the names of the function in which this one is defined
 
     def sees(self, name: str) -> Slot | None:
-        """Return the values that a name means in this function. The name is a variable of its own, or of an enclosing
-        function.
+        """Return the values that a name means in this function; None if it holds none. The name is a variable of the
+        function, or of an enclosing function.
         """
         if name in self.slots or (owner := self._owner(name)) is None:
             return self.items.get(name) if name in self.items else self.slots.get(name)
@@ -151,8 +158,7 @@ class ScopeNames:
         ``own`` distinguishes a variable of a comprehension from a variable of the function with the same name.
         """
         scope = self.id
-        count = scope.counts.get(local, 0)
-        scope.counts[local] = count + 1
+        count = scope.next_count(local)
         for leaf, value in slot if named is None else named:
             value.names.append((scope, local, count, leaf))
         self.slots[local + own] = slot
@@ -166,21 +172,17 @@ class ScopeNames:
             self.items.pop(key, None)
 
     def snapshot(self) -> ScopeNames:
-        """Return a copy of the current names. The running statement counts as over."""
-        return ScopeNames(
-            self.id,
-            None,
-            (),
-            self.slots,
-            dict(self.items),
-            set(),
-            dict(self.carried),
-            {},
-            [*self.calls],
-            [*self.returned],
-            self.lines,
-            self.own,
-            self.enclosing,
+        """Return a copy of the current names, and of what the running statement has called so far."""
+        return replace(
+            self,
+            parent=None,
+            transcripts=(),
+            items=dict(self.items),
+            filled=set(),
+            carried=dict(self.carried),
+            passed_over={},
+            calls=[*self.calls],
+            returned=[*self.returned],
         )
 
     def release(self) -> None:

@@ -1,7 +1,7 @@
 """A page that shows runs: a loss, every name over the steps, alerts with their lines, each number at each step.
 
-It also shows recordings as circuits, comparisons of two recordings, and sweeps. The same page is served by a local
-server, which follows a training, or saved as one file that needs no server.
+It also shows recordings as circuits, comparisons of two recordings, attributions and sweeps. The same page is served
+by a local server, which follows a training, or saved as one file that needs no server.
 """
 
 from __future__ import annotations
@@ -145,11 +145,8 @@ def framed_runs(folders: list[Path], shown: Sequence[Shown] = ()) -> Html:
     from backprobe.view.export import page_of
     from backprobe.view.runs import ShownRuns
 
-    runs = ShownRuns(folders)
-    try:
+    with contextlib.closing(ShownRuns(folders)) as runs:
         return framed(page_of(runs, shown, bins=NOTEBOOK_BINS, fields=NOTEBOOK_FIELDS), "The run, to explore")
-    finally:
-        runs.close()
 
 
 def save(folders: list[Path], path: Any, asked: str, start: Mapping[str, Any] | None = None) -> None:
@@ -160,14 +157,9 @@ def save(folders: list[Path], path: Any, asked: str, start: Mapping[str, Any] | 
     from backprobe.view.export import page_of
     from backprobe.view.runs import ShownRuns
 
-    check_folder(path, "a page is a file, whose path is a text", asked, "'run.html'")
-    target = Path(path)
-    check_html(target, asked)
-    runs = ShownRuns(folders)
-    try:
+    target = _checked(path, asked, "run")
+    with contextlib.closing(ShownRuns(folders)) as runs:
         text = page_of(runs, start=start)
-    finally:
-        runs.close()
     _write(target, text, asked)
 
 
@@ -177,10 +169,15 @@ def save_page(shown: Shown, path: Any, asked: str) -> None:
     from backprobe.view.export import page_of
     from backprobe.view.runs import ShownRuns
 
-    check_folder(path, "a page is a file, whose path is a text", asked, f"'{shown.kind}.html'")
-    target = Path(path)
-    check_html(target, asked, shown.kind)
+    target = _checked(path, asked, shown.kind)
     _write(target, page_of(ShownRuns([]), [shown]) if shown.kind == "sweep" else page(shown), asked)
+
+
+def _checked(path: Any, asked: str, what: str) -> Path:
+    # The path of a page. Raises BadOption.
+    check_folder(path, "a page is a file, whose path is a text", asked, f"'{what}.html'")
+    check_html(Path(path), asked, what)
+    return Path(path)
 
 
 def _write(target: Path, text: str, asked: str) -> None:

@@ -14,11 +14,10 @@ import numpy
 
 from backprobe.errors import BackprobeError, BadOption
 from backprobe.record.exponents import table_of
-from backprobe.record.statistics import STATISTICS
 from backprobe.rules import alerts as judged
 from backprobe.rules.gap import Gap
 from backprobe.rules.gaps import gaps
-from backprobe.storage.runs.merged import LOGGED, RATIO, RunReader
+from backprobe.storage.runs.merged import LOGGED, RunReader
 from backprobe.storage.runs.parting import partings
 from backprobe.storage.runs.reduced import Binned, binned, stretches_of_nonfinite
 from backprobe.view.packing import Packed, packed
@@ -82,8 +81,10 @@ class Answers:
             for one in self.shown
         ]
 
-    def _shown(self, query: Query) -> Shown | RecordingOnDisk:
-        return dict(enumerate(self.shown))[int(query["other"])]
+    def _shown(self, query: Query) -> Shown:
+        # The data of one item. Raises LookupError, and BadRecording for a damaged recording.
+        found = dict(enumerate(self.shown))[int(query["other"])]
+        return found.shown if isinstance(found, RecordingOnDisk) else found
 
     def circuit(self, query: Query) -> Packed:
         """The script and the style of circuits."""
@@ -104,7 +105,7 @@ class Answers:
                 {
                     "names": list(kinds),
                     "kinds": list(kinds.values()),
-                    "fields": fields_of(reader),
+                    "fields": reader.fields(),
                     "parameters": list(reader.parameters()),
                     "folder": str(run.folder),
                     "starts": len(attempts),
@@ -173,7 +174,7 @@ class Answers:
             field = _field(reader, query)
             bins, first, last = _window(query)
             if first is None and last is None and field == LOGGED:
-                names = names_of(reader, LOGGED)  # read together, so that each column is read once for all names
+                names = reader.names_of(LOGGED)  # read together, so that each column is read once for all names
                 found = one_of(run.level(reader, names, field).binned(bins), names.index(query["name"]))
             else:
                 found = binned(reader, [query["name"]], field, bins, first, last)
@@ -237,16 +238,17 @@ WHOLE: Mapping[str, Callable[[Answers, Query], Packed]] = {
     "names": Answers.names,
     "circuit": Answers.circuit,
 }
-QUESTIONS: Mapping[str, Callable[[Answers, OpenRun, Query], Packed]] = {
-    "about": Answers.about,
-    "alerts": Answers.alerts,
-    "grid": Answers.grid,
-    "series": Answers.series,
-    "step": Answers.step,
-    "magnitudes": Answers.magnitudes,
-    "nonfinite": Answers.nonfinite,
-    "parting": Answers.parting,
-}
+OF_RUNS: Sequence[Callable[[Answers, OpenRun, Query], Packed]] = (
+    Answers.about,
+    Answers.alerts,
+    Answers.grid,
+    Answers.series,
+    Answers.step,
+    Answers.magnitudes,
+    Answers.nonfinite,
+    Answers.parting,
+)
+QUESTIONS = {one.__name__: one for one in OF_RUNS}
 
 
 def brief(run: OpenRun) -> dict[str, Any]:
@@ -276,13 +278,6 @@ def _brief(run: OpenRun) -> dict[str, Any]:
     return found
 
 
-def fields_of(reader: RunReader) -> list[str]:
-    """Every field that some name has."""
-    kinds = dict.fromkeys(kind for _, kind in reader.rows())
-    found = [f"{kind}.{name}" for kind in kinds if kind != LOGGED for name in STATISTICS]
-    return found + [RATIO] * ({"update", "param"} <= kinds.keys()) + [LOGGED] * (LOGGED in kinds)
-
-
 def measured_names(reader: RunReader) -> list[str]:
     """The names that were measured, not only logged, in the order of the model."""
     return list(dict.fromkeys(name for name, kind in reader.rows() if kind != LOGGED))
@@ -297,16 +292,10 @@ def one_of(found: Binned, at: int) -> Binned:
     )
 
 
-def names_of(reader: RunReader, field: str) -> list[str]:
-    """The names that have a field, in the order of the model."""
-    kind = field.partition(".")[0]
-    return [name for name, one in reader.rows() if one == kind]
-
-
 def _field(reader: RunReader, query: Query) -> str:
     # The requested field. Raises BadOption if the run does not have it.
     field = query["field"]
-    known = fields_of(reader)
+    known = reader.fields()
     if field not in known:
         raise BadOption("this run has no such field", asked=field[:80], found=", ".join(known), next="another field")
     return field

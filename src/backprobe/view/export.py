@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from backprobe.storage.runs.merged import LOGGED
-from backprobe.view.answers import Answers, fields_of, measured_names, names_of
+from backprobe.view.answers import Answers, measured_names
 from backprobe.view.packing import Packed
 from backprobe.view.runs import OpenRun, ShownRuns
 from backprobe.view.shown import Shown
@@ -71,7 +71,7 @@ def _answers(answers: Answers, bins: int, fields: tuple[str, ...]) -> Iterator[t
                 yield _asked(answers, "parting", run, **{"with": other.number})
         with run.judging() as (reader, judge):
             alerts = [one for rule in judge.now().rules for one in rule.alerts()]
-            known, logged = fields_of(reader), names_of(reader, LOGGED)
+            known, logged = reader.fields(), reader.names_of(LOGGED)
             steps, count = reader.info()["step"].tolist(), len(measured_names(reader))
             counted = MOST_MAGNITUDES if reader.has_exponents() else 0
         for name in logged:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
 from time import monotonic
-from typing import Any
 
 from backprobe.storage.recordings import DATA, read
 from backprobe.view.circuit import captions_of, circuit
@@ -17,7 +16,7 @@ LOOK = 0.5  # seconds between two searches
 
 
 class RecordingOnDisk:
-    """A recording on disk, to be shown. Raises BadRecording when it is read, if it is damaged."""
+    """A recording on disk, to be shown. It is read when its data is first needed."""
 
     kind = "circuit"
 
@@ -26,24 +25,12 @@ class RecordingOnDisk:
         self._read: tuple[int, Shown] | None = None
 
     @property
-    def _shown(self) -> Shown:
-        # The data of the recording, cached until it is saved again.
+    def shown(self) -> Shown:
+        """The data of the recording, cached until it is saved again. Raises BadRecording if it is damaged."""
         saved = _saved(self.folder)
         if self._read is None or self._read[0] != saved:
             self._read = saved, circuit(captions_of(read(self.folder, to="numpy")[0]))
         return self._read[1]
-
-    @property
-    def data(self) -> Mapping[str, Any]:
-        return self._shown.data
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return self._shown.names
-
-    @property
-    def arrays(self) -> Mapping[str, Any]:
-        return self._shown.arrays
 
 
 class ShownRecordings:

@@ -62,7 +62,7 @@ def _runs_in(folder: Path) -> list[Path]:
 
 
 def _label(run: Path, folders: Sequence[Path]) -> str:
-    # The shortest label that distinguishes runs: the path below the given folder, or else the run's own name.
+    # The label of a run: its path below the given folder. If that folder is the run itself, its name and its parent's.
     around = next(one for one in folders if run.is_relative_to(one))
     return str(run.relative_to(around)) if run != around else f"{run.parent.name}/{run.name}"
 

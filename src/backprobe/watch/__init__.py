@@ -354,7 +354,10 @@ class Watch:
             self._listener.log(name, row)
 
     def flush(self) -> None:
-        """Return when all steps so far are on disk, and would survive if this process is killed."""
+        """Return when all steps so far are on disk, and would survive if this process is killed.
+
+        If they cannot be written, this is reported as a warning.
+        """
         self._open("run.flush()")
         self._listener.hand_on()
         if self._background is not None:

@@ -74,7 +74,7 @@ class Fed:
         """The numbers of a step that the sink receives, from rows that have numbers."""
         found: dict[str, float] = {}
         for name, (labels, places) in self.rows.items():
-            parts = [_columns(matrix, each) for each in numpy.array(places).T]
+            parts = [dict(zip(COLUMNS, matrix[:, each], strict=True)) for each in numpy.array(places).T]
             if name == RATIO:
                 with numpy.errstate(all="ignore"):
                     numbers = statistic("rms", parts[0]) / statistic("rms", parts[1])
@@ -103,10 +103,6 @@ class Fed:
 def _spelled(number: float) -> str:
     # A number as people write it, with ``Inf`` for infinity.
     return f"{'-' * (number < 0)}Inf" if math.isinf(number) else f"{number:.3g}"
-
-
-def _columns(matrix: Matrix, places: Any) -> dict[str, Matrix]:
-    return {column: matrix[at, places] for at, column in enumerate(COLUMNS)}
 
 
 def _full(name: str, parameters: Container[str]) -> str:

@@ -52,10 +52,8 @@ class WatchedRun(FunctionRun):
                 if is_pair
                 else "return loss.mean()",
             )
-        return super().output(loss, asked) if not self.has_aux else self._first(super().output(loss, asked))
-
-    def _first(self, output: ProbedOutput) -> ProbedOutput:
-        return ProbedOutput(output.tensor, f".0{output.path or ''}", output.cotangent)
+        made = super().output(loss, asked)
+        return ProbedOutput(made.tensor, f".0{made.path or ''}", made.cotangent) if self.has_aux else made
 
     def _recording(self, result: Any, passes: Sequence[Backward]) -> Recording:
         self.came = passes[0].inputs

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 from backprobe.backends.discover import load_backend

@@ -25,7 +25,8 @@ SCALE = "loss scale"
 """The name under which the scale of a ``GradScaler`` is logged."""
 FEW, MANY, MORE = 8, 20, 4
 """It is assumed that nothing ends a step if its backward passes are more than ``MORE`` times as many as those of any
-earlier step, and at least ``FEW``; or if there are ``MANY`` before any step has ended.
+earlier step, and at least ``FEW``; or if there are ``MANY`` before any step has ended. In a step without backward
+passes, calls of ``log`` are counted instead.
 """
 Fetch = Callable[[Mapping[int, Any]], Callable[[], Mapping[int, Row]]]
 
@@ -69,10 +70,8 @@ class CountedSteps(StepListener):
         self.process = os.getpid()
         self.places: dict[tuple[str, str], int] = {}
         self.scaled: set[int] = set()  # places of gradients that contain the loss scale as a factor
-        self.new_rows: list[RowKey] = []
-        self.new_aliases: dict[str, str] = {}
+        self.new = NewRows()
         self.lines: dict[str, Source] = {}
-        self.new_lines: dict[str, Source] = {}
         self.first, self.current = 0, Open(0)
         self.ended: Open | None = None
         self.has_begun = self.was_called = False
@@ -95,15 +94,15 @@ class CountedSteps(StepListener):
             self.places[key] = len(self.places)
             if is_scaled:
                 self.scaled.add(self.places[key])
-            self.new_rows.append(RowKey(name, kind, "once" if is_replicated else "sum"))
+            self.new.rows.append(RowKey(name, kind, "once" if is_replicated else "sum"))
         return self.places[key]
 
     def alias(self, alias: str, name: str) -> None:
-        self.new_aliases[alias] = name
+        self.new.aliases[alias] = name
 
     def line(self, name: str, line: Source) -> None:
         if name not in self.lines:
-            self.lines[name] = self.new_lines[name] = line
+            self.lines[name] = self.new.lines[name] = line
 
     def begin(self) -> None:
         if not self.has_begun:
@@ -175,13 +174,10 @@ class CountedSteps(StepListener):
         if ended is None or ended.is_empty:
             return
         self.most = max(self.most[0], ended.backwards), max(self.most[1], ended.logs)
-        new, self.new_rows, self.new_aliases, self.new_lines = self._new(), [], {}, {}
+        new, self.new = self.new, NewRows()
         later = self.fetch(ended.later) if ended.later else dict
         height, unscaled = len(self.places), frozenset(self.scaled if ended.scale != 1.0 else ())
         self.put(WaitingStep(lambda: _data(ended, later(), height, unscaled), new))
-
-    def _new(self) -> NewRows:
-        return NewRows(self.new_rows, self.new_aliases, self.new_lines)
 
     def stop(self) -> None:
         """Stop receiving numbers. Passes on the last step, and a step that no optimizer has ended."""

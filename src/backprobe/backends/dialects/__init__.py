@@ -11,7 +11,7 @@ DIALECTS: Mapping[str, Dialect] = {one.DIALECT.name: one.DIALECT for one in (tor
 
 
 def dialect_of(framework: str) -> Dialect:
-    """Return the dialect of a framework. A recording without a framework's name is old, from when only PyTorch was
-    supported.
+    """Return the dialect of a framework, or that of PyTorch for any other name. A recording without a framework's name
+    is from the time when only PyTorch was supported.
     """
     return DIALECTS.get(framework, torch.DIALECT)

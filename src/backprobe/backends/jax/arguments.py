@@ -11,6 +11,7 @@ import numpy
 
 from backprobe.backends.immutable import is_floating_number
 from backprobe.backends.jax import models
+from backprobe.backends.jax.tensors import is_floating
 from backprobe.record.containers import exchanged
 
 
@@ -23,7 +24,9 @@ def is_pytree(value: Any) -> bool:
 
 
 def exchange(value: Any, replace: Callable[[Any], Any], made: Callable[[Any, Any], Any] = lambda leaf, new: new) -> Any:
-    """Return the value with each leaf replaced. Python's own containers stay the same objects; pytrees are rebuilt."""
+    """Return the value with each leaf replaced. Python's own containers stay the same objects. Pytrees are rebuilt, and
+    only arrays are replaced in them.
+    """
 
     def arrays_only(leaf: Any) -> Any:
         return replace(leaf) if isinstance(leaf, jax.Array | numpy.ndarray) else leaf
@@ -103,7 +106,5 @@ def as_given(leaf: Any) -> Any:
 
 
 def is_differentiable(leaf: Any) -> bool:
-    """Is the leaf a floating-point array or number?"""
-    if isinstance(leaf, jax.Array):
-        return bool(jnp.issubdtype(leaf.dtype, jnp.inexact))
-    return is_floating_number(leaf)
+    """Is the leaf a floating-point or complex array or number?"""
+    return is_floating(leaf) or is_floating_number(leaf)

@@ -107,7 +107,8 @@ def _was_skipped(tap: Tap) -> bool:
 
 
 def _partly(tap: Tap) -> Reason | None:
-    # Return the number of loop steps in which the value was computed, if it was not computed in all steps.
+    # Return a note with the number of loop steps in which the value was computed; None if it was computed in all steps
+    # or in none, or if there are no numbers yet.
     if tap.ran is None or isinstance(tap.ran, jax.core.Tracer) or _was_skipped(tap) or numpy.all(tap.ran):
         return None
     return Reason("steps", {"computed": str(numpy.sum(tap.ran)), "of": str(numpy.size(tap.ran))})

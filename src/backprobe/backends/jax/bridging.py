@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from backprobe.backends.bridging import filled, opened
-from backprobe.backends.jax.tensors import is_array
+from backprobe.backends.jax.tensors import is_array, is_floating
 
 
 @jax.custom_jvp
@@ -25,21 +25,17 @@ def _tangent(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, 
 
 
 def bridged(value: Any, source: Any) -> Any | None:
-    """Return the value with the history of other values added: see ``Bridges.bridged``."""
-    sources = [one for one in opened(source, is_array) if _is_differentiable(one)]
+    """Return the value with the history of other values added, or None: see ``Bridges.bridged``."""
+    sources = [*filter(is_floating, opened(source, is_array))]
 
     def one(leaf: Any) -> Any | None:
-        if not is_array(leaf) or not _is_differentiable(leaf):
+        if not is_floating(leaf):
             return None
         for each in sources:
             leaf = _bridge(leaf, each)
         return leaf
 
     return filled(value, one) if sources else None
-
-
-def _is_differentiable(array: Any) -> bool:
-    return bool(jnp.issubdtype(array.dtype, jnp.inexact))
 
 
 def _factors(shape: tuple[int, ...]) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import operator
 import sys
@@ -15,6 +14,7 @@ import jax
 from backprobe.backends.framework_code import FrameworkFunctions
 from backprobe.backends.jax import equinox_wrappers, private
 from backprobe.backends.jax.arguments import as_given
+from backprobe.backends.pure_calls import contents
 from backprobe.source.followed_calls import Callables
 from backprobe.source.user_code import innermost, package
 from backprobe.source.wrappers import rebuilt
@@ -110,19 +110,13 @@ DEEPEST = 6
 def _closed_over(function: FunctionType, depth: int) -> Iterator[FunctionType]:
     # Yield the program's functions in the closure of a library's function, and in the closures of library functions
     # nested in it.
-    contents = _contents(function)
-    for held in (one for each in contents for one in (each if isinstance(each, tuple | list) else (each,))):
+    cells = map(contents, function.__closure__ or ())
+    for held in (one for each in cells for one in (each if isinstance(each, tuple | list) else (each,))):
         inner = innermost(held)
         if inner is not None and package(inner.__code__.co_filename) is None:
             yield inner
         elif inner is not None and depth:
             yield from _closed_over(inner, depth - 1)
-
-
-def _contents(function: FunctionType) -> Iterator[Any]:
-    for cell in function.__closure__ or ():
-        with contextlib.suppress(ValueError):  # raised if the cell is empty
-            yield cell.cell_contents
 
 
 def jitted(function: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,16 +21,18 @@ from backprobe.backends.captures import (
     MisfitParameter,
     RanCalls,
     Result,
+    misfits_of,
 )
 from backprobe.backends.jax import models
-from backprobe.backends.jax.guarded_gradients import AskedGradient, JaxGuardedGradient, named
-from backprobe.backends.jax.guarded_values import at_element, is_floating, unfit
+from backprobe.backends.jax.guarded_gradients import AskedGradient, JaxGuardedGradient
+from backprobe.backends.jax.guarded_values import at_element, unfit
 from backprobe.backends.jax.guarding import JaxGuardedCall
 from backprobe.backends.jax.state import JaxState
+from backprobe.backends.jax.tensors import is_floating
+from backprobe.backends.numpy import fingerprint
 from backprobe.backends.random_states import OF_PYTHON, put_back
 from backprobe.backends.replay import Replay
 from backprobe.record.containers import leaves, refilled
-from backprobe.record.nonfinite import Nonfinite
 
 RANDOM = ("python", "numpy")
 SETTINGS = ("jax_enable_x64", "jax_default_matmul_precision", "jax_default_prng_impl")
@@ -67,12 +68,7 @@ def is_key(array: Any) -> bool:
 
 def result(array: Any) -> Result:
     """Return the facts by which two arrays are compared: the bits of the numbers, with all NaN treated as equal."""
-    held = numpy.asarray(array)
-    counts = unfit({"": array}).get("", Nonfinite(0, 0, held.size))
-    if is_floating(array):
-        held = numpy.where(held != held, numpy.asarray(numpy.nan, held.dtype), held)
-    digest = hashlib.sha256(numpy.ascontiguousarray(held).tobytes()).hexdigest()
-    return {"digest": digest, "shape": [*held.shape], "dtype": str(held.dtype), "nan": counts.nan, "inf": counts.inf}
+    return fingerprint(numpy.asarray(array))
 
 
 def _kept_leaf(leaf: Any) -> Any:
@@ -120,10 +116,7 @@ class JaxCaptures(Captures):
             name: tuple(one.facts["shape"] if one.tensor is None else array_of(one).shape)
             for name, one in step.parameters.items()
         }
-        found = [
-            MisfitParameter(name, shape, held.get(name)) for name, shape in captured.items() if held.get(name) != shape
-        ]
-        return [*found, *(MisfitParameter(name, None, shape) for name, shape in held.items() if name not in captured)]
+        return misfits_of(captured, held, held)
 
     def calls(self, model: Any, step: CapturedStep) -> Sequence[Any]:
         (call,) = step.calls
@@ -251,30 +244,13 @@ def _with_parameters(model: Any, parameters: Mapping[str, KeptTensor]) -> Any:
 
 
 def _differentiated(call: JaxGuardedGradient, is_backward: bool) -> RanCalls:
-    # Run the function again, and compute its gradient with respect to the arrays that were differentiated.
-    args, kwargs = call.arguments()
-    held = [args[at] if part is None else part[0] for at, part in enumerate(call.parts)]
-    given = [held[at] for at in call.positions]
-    flat, structure = jax.tree.flatten(given)
-    places = [at for at, leaf in enumerate(flat) if is_floating(leaf)]
-
-    def run(inputs: Sequence[Any]) -> Any:
-        filled = dict(zip(places, inputs, strict=True))
-        parts = jax.tree.unflatten(structure, [filled.get(at, leaf) for at, leaf in enumerate(flat)])
-        exchanged = {
-            at: one if (part := call.parts[at]) is None else part[1](one)
-            for at, one in zip(call.positions, parts, strict=True)
-        }
-        return call.function(*[exchanged.get(at, one) for at, one in enumerate(args)], **kwargs)
-
-    inputs = [flat[at] for at in places]
+    # Run the function again. If the step failed in backward, compute its gradient with respect to the arrays that were
+    # differentiated.
+    names, inputs, function = call.of_inputs()
     if not is_backward:
-        found = run(inputs)
+        found = function(inputs)
         value = found[0] if call.has_aux else found
         return RanCalls([{"": result(value)}], {}, unfit({"": value}))
-    found = jax.grad(run, has_aux=call.has_aux)(inputs)
-    gradients = found[0] if call.has_aux else found
-    filled = dict(zip(places, gradients, strict=True))
-    whole = jax.tree.unflatten(structure, [filled.get(at) for at in range(len(flat))])
-    by_name = named(call.names, whole)
+    found = jax.grad(function, has_aux=call.has_aux)(inputs)
+    by_name = dict(zip(names, found[0] if call.has_aux else found, strict=True))
     return RanCalls([{}], {name: result(one) for name, one in by_name.items()}, unfit(by_name))

@@ -10,11 +10,9 @@ import jax
 
 from backprobe.backends.jax import models
 from backprobe.backends.jax.arguments import exchange
+from backprobe.backends.recheck import Program
 
 OF_APPLY = ("rngs", "mutable", "capture_intermediates")  # arguments that linen's ``apply`` uses itself
-
-Program = Callable[[Any, Mapping[str, Any]], None]
-"""A function that is called with a target and its inputs. Inputs whose names are numbers are positional."""
 
 
 @dataclass(frozen=True)

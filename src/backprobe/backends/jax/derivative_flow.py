@@ -60,8 +60,8 @@ class _Derivatives(Walk):
 
 
 def is_flat(equation: Any, given: Sequence[object]) -> bool:
-    """Is the tangent of each output 0 by JAX's own rule, for any operands? ``given`` says which operands have a
-    tangent.
+    """Is the tangent of each output 0 by JAX's own rule, for any operands? False if that is not known. ``given`` says
+    which operands have a tangent.
     """
     zeros = [
         var.val if isinstance(var, Literal) else jnp.zeros(var.aval.shape, var.aval.dtype) for var in equation.invars

@@ -67,9 +67,7 @@ def differentiates(value: Any) -> int:
     equinox = sys.modules.get("equinox")
     if equinox is None:
         return 0
-    if any(value is getattr(equinox, name, None) for name in DERIVING):
-        return 1
-    if is_wrapper(value) and isinstance(value, _made_by(CALLING)):
+    if is_deriving(value) or (is_wrapper(value) and isinstance(value, _made_by(CALLING))):
         return 1
     is_jacobian = isinstance(value, _made_by(("filter_jacrev",)))
     return 1 + differentiates(value.fun) if is_jacobian else 0

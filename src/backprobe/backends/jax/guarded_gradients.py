@@ -1,5 +1,7 @@
 """Reports to a guard the gradients that a program computes with ``jax.grad`` and ``jax.value_and_grad``.
 
+If the guard wants every gradient, those by ``jax.vjp`` and ``jax.jacrev`` are reported too.
+
 Functions in JAX are pure. If a gradient is not finite, the same function can therefore be differentiated again under a
 probe, at the same arguments. Equinox and Flax NNX differentiate a wrapper around the user's function, and pass the
 model to it in parts.
@@ -15,6 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import islice
 from types import FrameType, MappingProxyType
 from typing import Any
 
@@ -25,12 +28,15 @@ from backprobe.backends.guards import GuardedGradient, GuardListener, Repeatable
 from backprobe.backends.jax import models, private
 from backprobe.backends.jax.derivative_flow import stopping
 from backprobe.backends.jax.guarded_pullbacks import Of, asked_by_program, output_and_cotangent
-from backprobe.backends.jax.guarded_values import at_element, element_of, has_numbers, is_floating, unfit
+from backprobe.backends.jax.guarded_values import at_element, element_of, has_numbers, unfit
+from backprobe.backends.jax.tensors import is_floating
 from backprobe.backends.jax.useless import observed
 from backprobe.backends.jax.useless.steps import JaxSteps
 from backprobe.backends.patching import listening
 from backprobe.backends.random_states import OF_PYTHON, RandomNumbers
+from backprobe.backends.temporarily import temporarily
 from backprobe.backends.useless import Observed
+from backprobe.backends.user_lines import callers
 from backprobe.record.reasons import Note, Reason
 from backprobe.record.source import Source
 from backprobe.source.frames import forget, name_in
@@ -75,8 +81,8 @@ class AskedGradient:
 
 
 def _by_equinox(function: Any, given: Any, has_aux: bool) -> AskedGradient | None:
-    # Read a gradient computed by Equinox. ``filter_grad`` differentiates a function of two parts of its first argument:
-    # the arrays, and everything else.
+    # Read a gradient computed by Equinox; return None for any other. ``filter_grad`` differentiates a function of two
+    # parts of its first argument: the arrays, and everything else.
     equinox = sys.modules.get("equinox")
     cells = inspect.getclosurevars(function).nonlocals if inspect.isfunction(function) else {}
     wrapper = cells.get("self")
@@ -87,22 +93,18 @@ def _by_equinox(function: Any, given: Any, has_aux: bool) -> AskedGradient | Non
 
 
 def _by_nnx(function: Any, frame: FrameType) -> AskedGradient | None:
-    # Read a gradient computed by Flax. ``nnx.grad`` differentiates a function of the states of the models among its
-    # arguments.
+    # Read a gradient computed by Flax NNX; return None for any other. ``nnx.grad`` differentiates a function of the
+    # states of the models among its arguments.
     inner = getattr(function, "f", None)
     if not type(function).__module__.startswith("flax.nnx") or inner is None:
         return None
-    around = frame.f_back
-    for _ in range(16):
-        if around is None:
-            return None
+    for around in islice(callers(frame.f_back), 16):
         if around.f_code.co_filename.endswith("autodiff.py") and "pure_args" in around.f_code.co_varnames:
             args = name_in(around, "args")
             argnums = name_in(around, "jax_argnums")
             forget(around)
             positions = (argnums,) if isinstance(argnums, int) else tuple(argnums)
             return AskedGradient(inner, tuple(args), {}, positions, bool(function.has_aux))
-        around = around.f_back
     return None
 
 
@@ -186,29 +188,39 @@ class JaxGuardedGradient(RunAgain, GuardedGradient):
 
     @cached_property
     def _traced(self) -> tuple[list[str], Any, list[Any]]:
-        # The names and values of the differentiated inputs of the function, and its jaxpr with respect to these inputs.
+        # The names of the differentiated inputs of the function, its jaxpr with respect to these inputs, and their
+        # values.
+        names, inputs, function = self.of_inputs()
+
+        def output(*tracers: Any) -> Any:
+            return function(tracers)[0] if self.has_aux else function(tracers)
+
+        return names, jax.make_jaxpr(output)(*inputs), inputs
+
+    def of_inputs(self) -> tuple[list[str], list[Any], Callable[[Sequence[Any]], Any]]:
+        """Return the names and values of the differentiated inputs, and the function with respect to these inputs."""
         args, kwargs = self.arguments()
         held = [args[at] if part is None else part[0] for at, part in enumerate(self.parts)]
         given = [held[at] for at in self.positions]
         leaves, structure = jax.tree.flatten(given)
         arrays = [at for at, leaf in enumerate(leaves) if is_floating(leaf)]
 
-        def run(*tracers: Any) -> Any:
+        def run(tracers: Sequence[Any]) -> Any:
             held = dict(zip(arrays, tracers, strict=True))
             filled = jax.tree.unflatten(structure, [held.get(at, leaf) for at, leaf in enumerate(leaves)])
             exchanged = {
                 at: one if (part := self.parts[at]) is None else part[1](one)
                 for at, one in zip(self.positions, filled, strict=True)
             }
-            found = self.function(*[exchanged.get(at, one) for at, one in enumerate(args)], **kwargs)
-            return found[0] if self.has_aux else found
+            return self.function(*[exchanged.get(at, one) for at, one in enumerate(args)], **kwargs)
 
-        inputs = [leaves[at] for at in arrays]
-        return list(named(self.names, given)), jax.make_jaxpr(run)(*inputs), inputs
+        return list(named(self.names, given)), [leaves[at] for at in arrays], run
 
 
 class GradientHearing(Guarding):
-    """Observes all uses of ``jax.grad`` and ``jax.value_and_grad`` in one thread."""
+    """Observes the gradients that a program computes in one thread. Gradients inside a differentiated function are part
+    of its value, and are not reported.
+    """
 
     unfit = staticmethod(unfit)
 
@@ -241,21 +253,15 @@ class GradientHearing(Guarding):
         # Called instead of ``jax.vjp``.
         if self.is_repeating or self.is_inside or not asked_by_program(sys._getframe(1)):
             return following(function, *primals, **options)
-        self.is_inside = True
-        try:
+        with temporarily(self, is_inside=True):
             value, pullback, *rest = following(function, *primals, **options)
-        finally:
-            self.is_inside = False
         has_aux = bool(options.get("has_aux"))
         asked = AskedGradient(function, primals, {}, tuple(range(len(primals))), has_aux, "jax.vjp")
-        self._hear_calls(type(pullback))
+        # observe the calls of the pullback's class, because the program receives the original pullback
+        if "__call__" in vars(type(pullback)) and not self.pullbacks:
+            self.installed.enter_context(listening(type(pullback), "__call__", self._pulled))
         self.pullbacks.append((pullback, asked, value))
         return value, pullback, *rest
-
-    def _hear_calls(self, kind: type) -> None:
-        # Observe calls of the pullback that ``jax.vjp`` returned. The program still receives the original pullback.
-        if "__call__" in vars(kind) and not self.pullbacks:
-            self.installed.enter_context(listening(kind, "__call__", self._pulled))
 
     def _pulled(self, following: Callable[..., Any], pullback: Any, *args: Any, **kwargs: Any) -> Any:
         found = following(pullback, *args, **kwargs)
@@ -275,12 +281,8 @@ class GradientHearing(Guarding):
         asked = AskedGradient.by(frame)
         gradient = JaxGuardedGradient(asked)
         gradient.is_concerned = self.concerned(gradient)
-        self.is_inside = True  # gradients inside the function are part of its value
-        try:
-            with self._no_step():
-                value, backward, *rest = following(*args, **kwargs)
-        finally:
-            self.is_inside = False
+        with temporarily(self, is_inside=True), self._no_step():  # gradients inside the function are part of its value
+            value, backward, *rest = following(*args, **kwargs)
         if asked.call == JACREV:  # jacrev calls the function once with all rows of a basis, traced
             gradient.of, gradient.cotangent = output_and_cotangent(value, None, has_aux=asked.has_aux)
             self._look(gradient, named(["value"], [value]), False)
@@ -325,7 +327,9 @@ class GradientHearing(Guarding):
 
 
 def code_of(function: Any) -> Any:
-    """Return a key that identifies a function even if the program creates the function anew each time."""
+    """Return a key that identifies a Python function even if the program creates the function anew each time. For any
+    other callable it is the callable itself.
+    """
     return getattr(function, "__code__", function)
 
 

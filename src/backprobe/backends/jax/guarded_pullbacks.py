@@ -14,7 +14,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from backprobe.backends.jax.guarded_values import is_floating
+from backprobe.backends.jax.tensors import is_floating
+from backprobe.backends.user_lines import callers
 from backprobe.source.user_code import package
 
 Of = str | Callable[[Any], Any] | None
@@ -22,9 +23,8 @@ Of = str | Callable[[Any], Any] | None
 
 def asked_by_program(frame: FrameType | None) -> bool:
     """Is the function called directly by the program, and not by a library?"""
-    while frame is not None and package(frame.f_code.co_filename) == "backprobe":
-        frame = frame.f_back
-    return frame is not None and package(frame.f_code.co_filename) is None
+    packages = (package(one.f_code.co_filename) for one in callers(frame))
+    return next((one for one in packages if one != "backprobe"), "") is None
 
 
 def output_and_cotangent(value: Any, cotangent: Any, *, has_aux: bool) -> tuple[Of, Any]:

@@ -16,7 +16,6 @@ from backprobe.backends.guarding import counted
 from backprobe.backends.guards import Found
 from backprobe.backends.jax.arrays import JaxArrays
 from backprobe.backends.jax.checked_models import concrete
-from backprobe.backends.jax.tensors import is_array
 
 ARRAYS = JaxArrays()
 
@@ -33,10 +32,6 @@ def mapped(leaf: Any) -> tuple[Any, int | None]:
 
 def has_numbers(leaf: Any) -> bool:
     return not isinstance(mapped(leaf)[0], jax.core.Tracer)
-
-
-def is_floating(leaf: Any) -> bool:
-    return is_array(leaf) and bool(jnp.issubdtype(leaf.dtype, jnp.inexact))
 
 
 def unfit(named: Mapping[str, Any]) -> Found:

@@ -15,9 +15,11 @@ from backprobe.backends.guarding import CallGuarding, Heard
 from backprobe.backends.guards import Found, GuardedCall, GuardListener, Guards
 from backprobe.backends.jax import models
 from backprobe.backends.jax.guarded_gradients import GradientHearing, JaxGuardedGradient, RunAgain
-from backprobe.backends.jax.guarded_values import at_element, element_of, has_numbers, is_floating, unfit
-from backprobe.backends.patching import listening
+from backprobe.backends.jax.guarded_values import at_element, element_of, has_numbers, unfit
+from backprobe.backends.jax.tensors import is_floating
+from backprobe.backends.patching import definer_of, listening
 from backprobe.backends.random_states import OF_PYTHON, RandomNumbers
+from backprobe.backends.temporarily import temporarily
 from backprobe.errors import Unsupported
 from backprobe.record.containers import leaves
 
@@ -99,7 +101,7 @@ class JaxGuarding(CallGuarding):
         self.heard.warn(UNSEEN.format(name=self.kind.__name__, kind="compiled " * self.heard.is_any))
 
     def _listen(self) -> None:
-        owner = next(base for base in self.kind.__mro__ if "__call__" in vars(base))
+        owner = definer_of(self.kind, "__call__")
         self.installed.enter_context(listening(owner, "__call__", self._called))
 
     @contextmanager
@@ -116,15 +118,12 @@ class JaxGuarding(CallGuarding):
     def _called(self, following: Callable[..., Any], model: Any, /, *args: Any, **kwargs: Any) -> Any:
         if self.is_busy or type(model) is not self.kind:
             return following(model, *args, **kwargs)
-        self.is_busy = True
         self.calls += 1
-        try:
+        with temporarily(self, is_busy=True):
             call = JaxGuardedCall(model, args, kwargs)
             returned = following(model, *args, **kwargs)
             self._over(call, returned)
             return returned
-        finally:
-            self.is_busy = False
 
     def _over(self, call: JaxGuardedCall, returned: Any) -> None:
         outputs = {path: leaf for path, leaf in leaves(returned) if is_floating(leaf)}

@@ -1,7 +1,7 @@
-"""Reports operations that make NaN from operands without NaN, or Inf from finite operands, as JAX evaluates each
-operation.
+"""Reports operations that make NaN from operands without NaN, or Inf from finite operands, as JAX evaluates them one
+by one.
 
-Compilation is switched off, but loops, branches and functions of ``jax.numpy`` still count as single operations.
+Compilation is switched off, but loops, branches and functions of ``jax.numpy`` may still count as single operations.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from backprobe.backends.jax.private import hearing_evaluations
 
 @contextmanager
 def hearing_births(heard: Callable[[HeardBirth], None]) -> Iterator[None]:
-    """Inside this context, ``heard`` is called for each operation that makes NaN without NaN in an operand, or Inf from
-    finite operands.
+    """Inside this context, ``heard`` is called for each operation with one result that makes NaN without NaN in an
+    operand, or Inf from finite operands.
     """
 
     def told(primitive: Any, given: Sequence[Any], params: Mapping[str, Any], made: Any) -> None:

@@ -108,11 +108,7 @@ class LinearProgram:
 
         constants = [self.constants[var] for var in self.connected.constvars]
         inputs = private.run_backward(private.with_params(self.connected, keeping), constants, cotangent)
-        return {key: found[key] if key in found else self._zero(key) for key in self.live}, inputs
-
-    def _zero(self, key: int) -> Any:
-        like = self.like(key)
-        return jnp.zeros(like.shape, like.dtype)
+        return {key: found[key] if key in found else jnp.zeros_like(self.like(key)) for key in self.live}, inputs
 
     def local(self, key: int, sources: Sequence[int]) -> Callable[[Any], Sequence[Any]]:
         """Return a function that maps a cotangent of a marked value to the contributions along its edges to these

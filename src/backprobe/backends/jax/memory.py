@@ -17,6 +17,7 @@ import jax
 from backprobe.backends.jax import private
 from backprobe.backends.memory import Alive, MeasuredMemory, MemoryHearing, StepBytes, StorageBytes
 from backprobe.backends.patching import listening
+from backprobe.backends.temporarily import temporarily
 from backprobe.backends.user_lines import users_line, users_line_of
 from backprobe.record.source import Source
 
@@ -74,11 +75,8 @@ class JaxMemory(MemoryHearing):
     def _differentiated(self, following: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         if self.is_inside:  # memory of a nested derivative is counted for the outer one
             return following(*args, **kwargs)
-        self.is_inside = True
-        try:
+        with temporarily(self, is_inside=True):
             found = following(*args, **kwargs)
-        finally:
-            self.is_inside = False
         self._count(found[1], args[1:], users_line(sys._getframe(1)))
         return found
 

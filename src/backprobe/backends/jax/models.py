@@ -12,7 +12,7 @@ from typing import Any
 import jax
 
 from backprobe.backends.capabilities import ModelCall, Models, ModuleObserver
-from backprobe.backends.jax.module_classes import give_path, heard_by, modules
+from backprobe.backends.jax.module_classes import give_path, heard_by, modules, run_reported
 from backprobe.backends.jax.tensors import is_array
 from backprobe.errors import BadOption
 
@@ -262,11 +262,4 @@ def _without_params(path: Iterable[Any]) -> str:
 def _intercepted(observer: ModuleObserver, run: Any, args: Any, kwargs: Any, context: Any) -> Any:
     if context.method_name != "__call__":
         return run(*args, **kwargs)
-    path = ".".join(context.module.path)
-    if observer.wants_locals(path):
-        run = observer.rewritten(path, context.orig_method) or run
-    result = run(*args, **kwargs)
-    if not path or not observer.wants_output(path):
-        return result
-    observer.executed.add(path)
-    return observer.returned(path, result)
+    return run_reported(observer, ".".join(context.module.path), run, context.orig_method, args, kwargs)

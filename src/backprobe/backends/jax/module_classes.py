@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from types import MethodType
@@ -59,6 +59,21 @@ def heard_by(observer: ModuleObserver) -> Iterator[None]:
         _LISTENING.observer = outer
 
 
+def run_reported(
+    observer: ModuleObserver, path: str, run: Any, method: Any, args: Any, kwargs: Mapping[str, Any]
+) -> Any:
+    """Run a module by ``run``, or by its ``method`` rewritten so that it reports its locals, if these are selected.
+    Report the result if it is selected, except that of the model itself, whose path is "".
+    """
+    if observer.wants_locals(path):
+        run = observer.rewritten(path, method) or run
+    result = run(*args, **kwargs)
+    if not path or not observer.wants_output(path):
+        return result
+    observer.executed.add(path)
+    return observer.returned(path, result)
+
+
 @lru_cache(4096)
 def _reporting_class(original: Any, path: str) -> Any:
     def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -66,13 +81,7 @@ def _reporting_class(original: Any, path: str) -> Any:
         forward = MethodType(original.__call__, self)
         if observer is None:
             return forward(*args, **kwargs)
-        if observer.wants_locals(path):
-            forward = observer.rewritten(path, forward) or forward
-        result = forward(*args, **kwargs)
-        if not path or not observer.wants_output(path):
-            return result
-        observer.executed.add(path)
-        return observer.returned(path, result)
+        return run_reported(observer, path, forward, forward, args, kwargs)
 
     body = {"__call__": call, "__module__": original.__module__, "__qualname__": original.__qualname__}
     return type(original)(original.__name__, (original,), body)

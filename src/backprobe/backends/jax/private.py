@@ -1,4 +1,6 @@
-"""All private names of JAX that backprobe uses. They are tested with the oldest and the newest supported release."""
+"""Private names of JAX, and facts about its functions that no release promises. They are tested with the oldest and the
+newest supported release.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from itertools import islice
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -14,6 +17,8 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from backprobe.backends.private_names import PrivateNames
+from backprobe.backends.pure_calls import contents
+from backprobe.backends.user_lines import callers
 
 NAMES = PrivateNames("jax", "JAX", "jax>=0.4.38,<=0.10.2")
 scan_p: Any = NAMES.needed("jax.extend.core.primitives.scan_p")
@@ -108,7 +113,7 @@ def hearing_evaluations(
     """Inside this context, ``told`` is called for each operation that runs outside of all transformations.
 
     It receives the primitive, the inputs, the parameters and the result. Operations with several results are reported
-    only with ``several``.
+    only with ``several``. Nothing is reported in releases of JAX without ``EVALUATING``.
     """
     if EVALUATING is None:
         yield
@@ -138,11 +143,6 @@ def _replaced(trace: Any, method: str, by: Callable[..., Any]) -> Iterator[None]
             delattr(trace, method)
         else:
             setattr(trace, method, before)
-
-
-def run(primitive: Any, given: Sequence[Any], params: Mapping[str, Any]) -> Any:
-    """Run an operation that was passed to a callback of ``hearing_evaluations``."""
-    return primitive.bind(*given, **params)
 
 
 def _telling(process: Any, is_custom: bool, told: Heard, primitive: Any, given: Any, *rest: Any, **params: Any) -> Any:
@@ -221,7 +221,9 @@ def inner_jaxprs(equation: Any) -> list[Any]:
 
 
 def instructions(equation: Any) -> list[tuple[CodeType, int]]:
-    """Return the instructions that made an equation, innermost first; empty in releases that do not provide them."""
+    """Return the instructions that made an equation, innermost first; empty if the equation has no traceback, or if
+    the release of JAX does not provide them.
+    """
     raw = getattr(equation.source_info.traceback, "raw_frames", None)
     return [] if raw is None else [*zip(*raw(), strict=True)]
 
@@ -241,7 +243,7 @@ def traced_by(tracer: Any) -> tuple[Any, str]:
 
 
 def function_name(jaxpr: Any) -> str | None:
-    """Return the name of the function from which a jaxpr was traced, if it is known."""
+    """Return the name of the function from which a jaxpr was traced; None if it is not known."""
     inner = jaxpr.jaxpr if isinstance(jaxpr, ClosedJaxpr) else jaxpr
     name = getattr(getattr(inner, "debug_info", None), "func_name", None)
     return name if isinstance(name, str) and name.isidentifier() else None
@@ -296,7 +298,9 @@ def with_params(jaxpr: Any, params_of: Callable[[Any], Mapping[str, Any] | None]
 
 
 def run_backward(jaxpr: Any, constants: Sequence[Any], cotangent: Any) -> list[Any]:
-    """Transpose a linear jaxpr with one output. Returns the cotangent of each input, or None if nothing arrives."""
+    """Transpose a linear jaxpr with one output. Returns the cotangent of each input. If nothing arrives at an input, it
+    is None, or zeros in releases without ``BACKWARD``.
+    """
     if BACKWARD is not None:
         avals = [var.aval for var in jaxpr.invars]
         unknown = [UndefinedPrimal(aval.to_ct_aval() if hasattr(aval, "to_ct_aval") else aval) for aval in avals]
@@ -343,8 +347,13 @@ def is_staged(function: Any) -> bool:
             return False
         if code.co_name in STAGED:
             return True
-        function = next((found for cell in function.__closure__ or () if _is_step(found := cell.cell_contents)), None)
+        function = next((one for one in _enclosed(function) if one.__code__.co_name in STAGED), None)
     return False
+
+
+def _enclosed(function: FunctionType) -> list[FunctionType]:
+    # Return the functions in the closure of a function.
+    return [one for one in map(contents, function.__closure__ or ()) if isinstance(one, FunctionType)]
 
 
 DERIVING = frozenset({"grad", "value_and_grad", "jacfwd", "jacrev", "hessian"})
@@ -366,12 +375,8 @@ def differentiated_by(function: Any) -> Any:
     """
     if not isinstance(function, FunctionType) or not function.__code__.co_filename.startswith(FOLDER):
         return None
-    held = (cell.cell_contents for cell in function.__closure__ or ())
-    return getattr(function, "__wrapped__", None) if any(map(_is_deriving, (function, *held))) else None
-
-
-def _is_deriving(value: Any) -> bool:
-    return isinstance(value, FunctionType) and value.__code__.co_qualname.partition(".")[0] in DERIVING
+    known = (one.__code__.co_qualname.partition(".")[0] for one in (function, *_enclosed(function)))
+    return None if DERIVING.isdisjoint(known) else getattr(function, "__wrapped__", None)
 
 
 def double_precision(enabled: bool) -> AbstractContextManager[Any]:
@@ -383,10 +388,6 @@ def double_precision(enabled: bool) -> AbstractContextManager[Any]:
     from jax.experimental import enable_x64  # type: ignore[attr-defined]  # older releases of JAX have it there
 
     return enable_x64()  # type: ignore[no-any-return]  # JAX's context has no type
-
-
-def _is_step(value: Any) -> bool:
-    return isinstance(value, FunctionType) and value.__code__.co_name in STAGED
 
 
 SCAN, WHILE = scan_p.name, while_p.name
@@ -408,8 +409,7 @@ def _differentiating() -> tuple[Any, str] | None:
             return next(
                 ((module, name) for name in VJP if name in made.__code__.co_names and name in vars(module)), None
             )
-        inner = [cell.cell_contents for cell in made.__closure__ or ()]
-        made = next((one for one in inner if isinstance(one, FunctionType) and one is not abs), None)
+        made = next(iter(_enclosed(made)), None)
         if made is None:
             return None
     return None
@@ -426,11 +426,8 @@ def is_jacobian(frame: Any) -> bool:
 
 def gradient_asked(frame: Any) -> Any:
     """Return the frame of the gradient that is being computed, at most a few levels out; None if there is none."""
-    for _ in range(6):
-        if frame is None:
-            return None
-        is_known = frame.f_code.co_name == GRADIENT or is_jacobian(frame)
-        if is_known and frame.f_code.co_filename.startswith(FOLDER):
-            return frame
-        frame = frame.f_back
+    for one in islice(callers(frame), 6):
+        is_known = one.f_code.co_name == GRADIENT or is_jacobian(one)
+        if is_known and one.f_code.co_filename.startswith(FOLDER):
+            return one
     return None

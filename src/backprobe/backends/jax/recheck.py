@@ -15,11 +15,12 @@ import numpy
 from backprobe.backends.framework_code import FrameworkFunctions
 from backprobe.backends.jax import calls, equinox_wrappers, models, private
 from backprobe.backends.jax.arguments import Lifted
-from backprobe.backends.jax.checked_models import Program, concrete, taken_apart
+from backprobe.backends.jax.checked_models import concrete, taken_apart
 from backprobe.backends.jax.precision import coarsest_cast, has_custom, has_rules
-from backprobe.backends.jax.tensors import is_array
+from backprobe.backends.jax.tensors import is_array, is_floating
+from backprobe.backends.numpy import wide
 from backprobe.backends.pure_calls import NOT_FOLLOWED, is_python_computing, is_users, why_not_kind
-from backprobe.backends.recheck import Recheck, RecordedCall
+from backprobe.backends.recheck import Program, Recheck, RecordedCall
 from backprobe.record.reasons import Reason
 
 DERIVING = FrameworkFunctions(jax.jvp, jax.vjp, jax.linearize)
@@ -43,8 +44,7 @@ class JaxCall(RecordedCall):
         return float(jnp.finfo(tensor.dtype).eps)
 
     def numbers(self, tensor: Any) -> Any:
-        found = numpy.asarray(concrete(tensor))
-        return found.astype(numpy.complex128 if numpy.iscomplexobj(found) else numpy.float64)
+        return wide(numpy.asarray(concrete(tensor)))
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -208,8 +208,7 @@ class JaxRecheck(calls.JaxCallables, Recheck):
     is_tensor = staticmethod(is_array)
 
     def is_differentiated(self, leaf: Any) -> bool:
-        is_floating = is_array(leaf) and jnp.issubdtype(leaf.dtype, jnp.inexact)
-        return is_floating and private.carried(leaf, self.level) is not None
+        return is_floating(leaf) and private.carried(leaf, self.level) is not None
 
     def release(self) -> None:
         self.level = None

@@ -53,15 +53,11 @@ def rows_of(arrays: Sequence[Any]) -> tuple[list[int], Any, Any]:
             tables.append((jnp.stack([counts for counts, _ in rows]), jnp.stack([numbers for _, numbers in rows])))
             continue
         sizes = numpy.array([arrays[at].size for at in places])
-        flat = jnp.stack([_padded(arrays[at].reshape(-1), width) for at in places])
+        flat = jnp.stack([jnp.pad(arrays[at].reshape(-1), (0, width - arrays[at].size)) for at in places])
         tables.append((_small if width <= FEW else _table_of)(flat, sizes))
     wide = jnp.result_type(jnp.float32, *{array.dtype for array in arrays})
     numbers = jnp.concatenate([numbers.astype(wide) for _, numbers in tables])
     return [at for places in together.values() for at in places], jnp.concatenate([one for one, _ in tables]), numbers
-
-
-def _padded(numbers: Any, width: int) -> Any:
-    return jnp.pad(numbers, (0, width - numbers.size))
 
 
 def _small(rows: Any, sizes: Sizes) -> tuple[Any, Any]:

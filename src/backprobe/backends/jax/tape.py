@@ -20,7 +20,7 @@ from backprobe.backends.jax.linear_flow import computed_from
 from backprobe.backends.jax.linearized import LinearProgram
 from backprobe.backends.jax.primitives import TAPS, Tap, concrete, peek_p, tap_p, traces_around
 from backprobe.backends.jax.replaced_values import JaxReplaces
-from backprobe.backends.jax.tensors import describe, is_array
+from backprobe.backends.jax.tensors import describe, is_array, is_floating
 from backprobe.backends.jax.transformations import Staged, trace
 from backprobe.backends.protocol import Tape
 from backprobe.backends.refusals import refuse_cotangent
@@ -157,7 +157,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
     # Methods for taps.
 
     def tap(self, value: Any) -> Any:
-        if not (isinstance(value, jax.core.Tracer) and is_array(value) and self.is_floating(value)):
+        if not (isinstance(value, jax.core.Tracer) and is_floating(value)):
             if models.is_sparse(value):
                 return jax.tree.map(self.tap, value)
             for variable in models.variables(value):  # each transformation has new Variables of Flax NNX

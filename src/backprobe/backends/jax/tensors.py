@@ -15,6 +15,11 @@ def is_array(value: Any) -> bool:
     return isinstance(value, jax.Array) and not jnp.issubdtype(value.dtype, jax.dtypes.extended)
 
 
+def is_floating(value: Any) -> bool:
+    """Is the value an array of floating-point or complex numbers?"""
+    return isinstance(value, jax.Array) and bool(jnp.issubdtype(value.dtype, jnp.inexact))
+
+
 def describe(tensor: Any) -> Description:
     device = "traced" if isinstance(tensor, jax.core.Tracer) else ", ".join(sorted(map(str, tensor.devices())))
     return Description(tuple(tensor.shape), str(tensor.dtype), device)

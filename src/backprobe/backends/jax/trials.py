@@ -11,7 +11,7 @@ import numpy
 
 from backprobe.backends.jax import models
 from backprobe.backends.jax.arguments import is_pytree
-from backprobe.backends.jax.tensors import is_array
+from backprobe.backends.jax.tensors import is_array, is_floating
 from backprobe.backends.trials import TrialRun, Trials
 from backprobe.record.containers import leaves, refilled
 
@@ -64,6 +64,6 @@ def _anew(leaf: Any) -> Any:
 
 
 def floating(result: Any) -> list[Any]:
-    """Return the floating-point arrays in the value that a program returned."""
+    """Return the floating-point and complex arrays in the value that a program returned."""
     found = [leaf for _, one in leaves(result) for leaf in jax.tree.leaves(one)]
-    return [leaf for leaf in found if is_array(leaf) and jnp.issubdtype(leaf.dtype, jnp.inexact)]
+    return [*filter(is_floating, found)]

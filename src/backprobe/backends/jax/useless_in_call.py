@@ -15,8 +15,8 @@ from backprobe.backends.facts import Options
 from backprobe.backends.jax import models
 from backprobe.backends.jax.arguments import as_given
 from backprobe.backends.jax.guarded_gradients import AskedGradient, JaxGuardedGradient
-from backprobe.backends.jax.guarded_values import is_floating
 from backprobe.backends.jax.tape import JaxTape
+from backprobe.backends.jax.tensors import is_floating
 from backprobe.backends.useless import RepeatedCall, far_below, in_one_call, of_ends
 from backprobe.record.reasons import Note
 
@@ -51,7 +51,8 @@ def of_call(call: RepeatedCall) -> Sequence[Note]:
     gradient = CallGradient(AskedGradient(function, tuple(given.values()), {}, tuple(positions), False), list(given))
     small = gradient.small()
     found = gradient.useless(small).of_zero([name for name, size in small.items() if not size])
-    return [*map(in_one_call, found.notes), *of_ends({_name(one): end for one, end in found.endings.items()})]
+    endings = {name.removeprefix(f"{MODEL}."): end for name, end in found.endings.items()}
+    return [*map(in_one_call, found.notes), *of_ends(endings)]
 
 
 class CallGradient(JaxGuardedGradient):
@@ -87,7 +88,3 @@ def _as_recorded(value: Any, *, is_lifted: bool) -> Any:
 def _is_asked(call: RepeatedCall, name: str, value: Any) -> bool:
     has_numbers = any(map(is_floating, jax.tree.leaves(value))) or isinstance(value, float)
     return has_numbers and (call.wrt is None or name in call.wrt)
-
-
-def _name(name: str) -> str:
-    return name.removeprefix(f"{MODEL}.")

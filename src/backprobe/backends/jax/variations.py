@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import jax
@@ -31,10 +32,8 @@ class JaxVariations(Variations):
 
 
 def _dtype(name: str) -> Any:
-    try:
+    with suppress(TypeError):
         found = jnp.dtype(name)
-    except TypeError:
-        found = None
-    if found is not None and jnp.issubdtype(found, jnp.floating):
-        return found
+        if jnp.issubdtype(found, jnp.floating):
+            return found
     raise no_dtype("JAX", name)

@@ -102,13 +102,6 @@ def measured(watch: int, function: str, named: Sequence[tuple[str, str, Any]], m
     return Statistics(about, found)
 
 
-@dataclass(frozen=True)
-class AwaitedNumber:
-    """A single number that a device may still be computing."""
-
-    number: Any
-
-
-def row_of(one: AwaitedNumber) -> Row:
-    """Return the row of the number. Waits for the device."""
-    return row_of_numbers(numpy.asarray(one.number).astype(numpy.float64))
+def row_of(number: Any) -> Row:
+    """Return the row of a single number that a device may still be computing. Waits for the device."""
+    return row_of_numbers(numpy.asarray(number).astype(numpy.float64))

@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 
 from backprobe.backends.jax.arguments import exchange, is_differentiable
-from backprobe.backends.jax.tensors import is_array
-from backprobe.backends.jax.watched_steps import About, AwaitedNumber, Statistics, measured, row_of
+from backprobe.backends.jax.tensors import is_array, is_floating
+from backprobe.backends.jax.watched_steps import About, Statistics, measured, row_of
 from backprobe.backends.watches import (
     GRADIENT,
     PARAMETER,
@@ -90,7 +90,7 @@ class JaxWatching(FunctionWatching):
         options, named = self.options, []
         own = {name for of in held for name, _ in of}
         for name, value, gradient in found.values:
-            if name not in own and is_array(value) and jnp.issubdtype(value.dtype, jnp.inexact):
+            if name not in own and is_floating(value):
                 named += [(name, VALUE, value)] * options.values
                 named += [(name, GRADIENT, gradient)] * (options.gradients and gradient is not None)
         for of, gradient in zip(held, gradients, strict=True):
@@ -311,7 +311,7 @@ class JaxWatches(FunctionWatches):
         if number.size != 1 or jnp.issubdtype(number.dtype, jnp.complexfloating):
             raise TypeError("not one number")
         number.copy_to_host_async()
-        return AwaitedNumber(number)
+        return number
 
     def later(self, rows: Mapping[int, Any]) -> Callable[[], Mapping[int, Row]]:
         return later(rows, row_of)

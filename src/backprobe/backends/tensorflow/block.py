@@ -32,6 +32,7 @@ from backprobe.backends.tensorflow.tensors import (
     is_differentiable,
     is_eager,
     is_tensor,
+    numbers_of,
     variable_of,
 )
 from backprobe.backends.tensorflow.useless import TensorflowUselessGradients
@@ -47,8 +48,8 @@ GET_ITER = dis.opmap["GET_ITER"]
 
 def _number(gradient: Any) -> int | None:
     # Return the number of an optimizer's input: of a tensor, of the rows of a sparse tensor, or of a Variable that
-    # accumulates gradients.
-    held = getattr(gradient, "values", gradient)
+    # accumulates gradients. Return None if it has no numbers.
+    held = numbers_of(gradient)
     return identity(held) if is_tensor(held) else None
 
 

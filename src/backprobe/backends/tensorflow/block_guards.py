@@ -17,7 +17,7 @@ from backprobe.backends.patching import listening
 from backprobe.backends.tensorflow.block import TensorflowBlockTape
 from backprobe.backends.tensorflow.capture import Capture
 from backprobe.backends.tensorflow.guarded_calls import unfit
-from backprobe.backends.tensorflow.tensors import identity, is_differentiable, is_eager
+from backprobe.backends.tensorflow.tensors import identity, is_differentiable, is_eager, numbers_of
 
 SCALED = 64  # the most scaled losses that are remembered
 
@@ -71,10 +71,6 @@ def _numbered(tensors: Any) -> dict[str, Any]:
     numbers = [numbers_of(one) for one in flat(tensors)]
     found = [one for one in numbers if is_eager(one) and is_differentiable(one)]
     return {str(at): one for at, one in enumerate(found)}
-
-
-def numbers_of(gradient: Any) -> Any:
-    return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
 
 
 def flat(gradients: Any) -> list[Any]:

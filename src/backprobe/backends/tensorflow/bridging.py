@@ -16,7 +16,7 @@ from backprobe.backends.bridging import BridgedPass, Bridges, Gates, filled, ope
 from backprobe.backends.patching import listening, patched
 from backprobe.backends.tensorflow import private, run_once
 from backprobe.backends.tensorflow.layers import is_layer
-from backprobe.backends.tensorflow.state import variables_in
+from backprobe.backends.tensorflow.state import has_parts, variables_in
 from backprobe.backends.tensorflow.tensors import DIFFERENTIABLE, is_tensor, variable_of
 from backprobe.backends.user_lines import users_frames
 
@@ -39,7 +39,7 @@ _bridge: Callable[[Any, Any], Any] = tf.custom_gradient(_carried)
 
 
 def bridged(value: Any, source: Any) -> Any | None:
-    """Return the value with the history of other values added: see ``Bridges.bridged``."""
+    """Return the value with the history of other values added, or None: see ``Bridges.bridged``."""
     sources = [one for one in opened(source, is_tensor) if _is_differentiable(one)]
 
     def one(leaf: Any) -> Any | None:
@@ -59,7 +59,7 @@ class TensorflowBridges(Bridges):
         return None if self.is_off() else bridged(value, source)
 
     def sources(self, held: Any, *, of_models: bool = True) -> list[Any]:
-        found = opened(held, lambda one: is_tensor(one) or _is_model(one))
+        found = opened(held, lambda one: is_tensor(one) or has_parts(one))
         every = [
             one for each in found for one in ([each] if is_tensor(each) else variables_in(each) if of_models else ())
         ]
@@ -73,7 +73,7 @@ class TensorflowBridges(Bridges):
 
     def moved(self, value: Any, by: float, undo: list[Callable[[], None]]) -> Any:
         def one(leaf: Any) -> Any | None:
-            if _is_model(leaf):
+            if has_parts(leaf):
                 for variable in filter(_is_differentiable, variables_in(leaf)):
                     before = private.unrecorded(tf.identity, variable)
                     undo.append(partial(_assign, variable, before))
@@ -166,10 +166,6 @@ def _number(target: Any) -> float | None:
 
     found = [float(private.unrecorded(total, one)) for one in tf.nest.flatten(target) if is_tensor(one)]
     return sum(found) if found else None
-
-
-def _is_model(value: Any) -> bool:
-    return is_layer(value) or isinstance(value, tf.Module)
 
 
 def _is_differentiable(tensor: Any) -> bool:

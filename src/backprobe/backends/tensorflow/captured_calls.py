@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -18,12 +17,14 @@ from backprobe.backends.captures import (
     MisfitParameter,
     RanCalls,
     Result,
+    misfits_of,
     under,
 )
+from backprobe.backends.numpy import fingerprint
 from backprobe.backends.random_states import OF_PYTHON, RandomNumbers, put_back
 from backprobe.backends.replay import Replay
 from backprobe.backends.tensorflow import private
-from backprobe.backends.tensorflow.block_guards import flat, numbers_of
+from backprobe.backends.tensorflow.block_guards import flat
 from backprobe.backends.tensorflow.guarded_calls import (
     CallState,
     TensorflowGuardedCall,
@@ -33,9 +34,8 @@ from backprobe.backends.tensorflow.guarded_calls import (
 )
 from backprobe.backends.tensorflow.model_plans import structure_of
 from backprobe.backends.tensorflow.state import TensorflowState
-from backprobe.backends.tensorflow.tensors import describe, is_eager, read, variable_of
+from backprobe.backends.tensorflow.tensors import describe, is_eager, numbers_of, read, variable_of
 from backprobe.record.containers import leaves, refilled
-from backprobe.record.nonfinite import Nonfinite
 from backprobe.record.reasons import Reason
 
 RANDOM = ("python", "numpy", "operations")
@@ -50,18 +50,7 @@ def kept(tensor: Any, **facts: Any) -> KeptTensor:
 
 def result(tensor: Any) -> Result:
     """Return the facts by which two tensors are compared: the bits of the numbers, with all NaN treated as equal."""
-    array = numpy.asarray(tensor.numpy())
-    counts = unfit({"": tensor}).get("", Nonfinite(0, 0, array.size))
-    if array.dtype.kind in "fcV":
-        array = numpy.where(array != array, numpy.asarray(numpy.nan, array.dtype), array)
-    digest = hashlib.sha256(numpy.ascontiguousarray(array).tobytes()).hexdigest()
-    return {
-        "digest": digest,
-        "shape": [*array.shape],
-        "dtype": str(array.dtype),
-        "nan": counts.nan,
-        "inf": counts.inf,
-    }
+    return fingerprint(numpy.asarray(tensor.numpy()))
 
 
 def named(path: str, module: Any) -> list[tuple[str, Any]]:
@@ -129,11 +118,8 @@ class TensorflowCaptures(Captures):
                 for name, one in (*step.parameters.items(), *states)
                 if not path or name.startswith(f"{path}.")
             }
-            found += [
-                MisfitParameter(name, one, held.get(name)) for name, one in captured.items() if held.get(name) != one
-            ]
             trained = [name for name, one in named(path, module) if one.trainable]
-            found += [MisfitParameter(name, None, held[name]) for name in trained if captured and name not in captured]
+            found += misfits_of(captured, held, trained if captured else ())
         return found
 
     def calls(self, model: Any, step: CapturedStep) -> Sequence[TensorflowReplayedCall]:
@@ -163,7 +149,8 @@ class TensorflowCaptures(Captures):
         return RanCalls(returned, {name: result(one) for name, one in found.items()}, unfit(found))
 
     def otherwise(self, step: CapturedStep) -> Sequence[str]:
-        here = {describe(tf.zeros(())).device, *(one.name.removeprefix("/device:").lower() for one in _devices())}
+        names = [one.name for one in tf.config.list_logical_devices()]
+        here = {describe(tf.zeros(())).device, *(name.removeprefix("/device:").lower() for name in names)}
         return [f"it ran on {one}, which is not here" for one in step.devices if one not in here]
 
     def spelled(self, value: Any) -> str | None:
@@ -179,10 +166,6 @@ class TensorflowCaptures(Captures):
 class _Tensorflow:
     # The part of a backend that ``Replay`` needs.
     state = TensorflowState
-
-
-def _devices() -> list[Any]:
-    return list(tf.config.list_logical_devices())
 
 
 def module_at(model: Any, path: str) -> Any:

@@ -9,9 +9,10 @@ from functools import lru_cache
 
 import tensorflow as tf
 
+from backprobe.backends import user_lines
 from backprobe.backends.framework_code import CodeOf
 from backprobe.backends.tensorflow import private
-from backprobe.backends.user_lines import callers, source_at, users_frames
+from backprobe.backends.user_lines import Place, callers, source_at
 from backprobe.record.none_gradients import CutBy
 from backprobe.record.source import Source
 
@@ -34,8 +35,6 @@ CHECKPOINT = CodeOf(sys.modules[tf.recompute_grad.__module__], "recompute_grad.<
 """The code of ``tf.recompute_grad``, which Keras's ``remat`` and ``RematScope`` also run."""
 Edge = tuple[int, int]
 """The number of a value, and the number of a value from which it was computed."""
-Place = tuple[str, int]
-"""A line of code, as file and line number."""
 MOST = 8
 """The most cuts that are kept for one value."""
 
@@ -98,8 +97,8 @@ class LoggedCuts:
         ``float()``.
         """
         place = users_place()
-        known = None if place is None else self.left.get(place)
         if place is not None:
+            known = self.left.get(place)
             inputs = (number,) if known is None else (*known.inputs, number)[-MOST:]
             self.left[place] = Severed("", CutBy.LEFT, "", inputs, position, place)
 
@@ -122,7 +121,7 @@ class LoggedCuts:
 @lru_cache(4096)
 def is_flat(operation: str) -> bool:
     """Does TensorFlow record this operation although it has no derivative?"""
-    return private.has_no_derivative(operation)
+    return private.has_derivative(operation) is False
 
 
 @lru_cache(4096)
@@ -130,7 +129,7 @@ def is_cast(operation: str) -> bool:
     """Does this operation have a derivative and exactly one output? If the output carries no gradient nevertheless, the
     reason is its dtype.
     """
-    return private.has_derivative(operation) and private.makes_one(operation)
+    return private.has_derivative(operation) is True and private.makes_one(operation)
 
 
 def in_checkpoint() -> bool:
@@ -139,6 +138,5 @@ def in_checkpoint() -> bool:
 
 
 def users_place() -> Place | None:
-    """Return the user's line that is running."""
-    frame = next(users_frames(sys._getframe(1)), None)
-    return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+    """Return the user's line that is running; None if there is none."""
+    return user_lines.users_place(sys._getframe(1))

@@ -10,7 +10,9 @@ from backprobe.source.user_code import package
 
 
 def user_line(operation: Any) -> Source | None:
-    """Return the program's line that created an operation; None if the graph was imported."""
+    """Return the program's line that created an operation; None if the graph was imported, or if no line of the program
+    is known.
+    """
     frames = list(operation.traceback or ())
     if any(
         frame.filename.endswith(("framework/importer.py", "framework/function_def_to_graph.py")) for frame in frames

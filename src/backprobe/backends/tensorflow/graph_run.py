@@ -120,7 +120,8 @@ class TensorflowGraphRun:
         return Outcome(status, why, held, gradient, edges, cause=self._cause(value, why))
 
     def _cause(self, value: GraphValue, why: Reason | None) -> Source | None:
-        # Return the line of the first operation that cuts a value off.
+        # Return the line of the first operation without a derivative that cuts a value off; None if that is not why the
+        # value has no gradient, or if no line is known.
         if why is None or why.code != "no_derivative":
             return None
         return next(filter(None, map(self.graph.line, self.upstream.cutting(value.tensor))), None)

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from backprobe.backends.tensorflow.graph_gradients import v1
 from backprobe.backends.tensorflow.graph_mode import GraphProgram
-from backprobe.backends.tensorflow.graph_values import FREE
+from backprobe.backends.tensorflow.graph_values import FREE, fed_names
 from backprobe.errors import BadOption
 from backprobe.record.brief import kind
 from backprobe.record.names import nearest
@@ -39,12 +39,7 @@ class SessionProgram(GraphProgram):
             asked = f"bp.probe({self.name}, session=s)({feeds!r})"
             self._refuse(f"a feed_dict is a dict, not {kind(feeds)}", asked)
         self.feeds = {self._key(key): value for key, value in feeds.items()}
-        self.fed = frozenset(name for key in self.feeds for name in self._fed_names(key))
-
-    def _fed_names(self, key: Any) -> list[str]:
-        # Return the names of the tensors that a key of the feed_dict feeds. For a sparse tensor there are several.
-        parts = tf.nest.flatten(key, expand_composites=True)
-        return [self.graph.as_graph_element(part).name for part in parts if part is not None]
+        self.fed = frozenset(fed_names(self.graph, self.feeds))
 
     def _key(self, key: Any) -> Any:
         # Return a tensor that can be fed, given as a tensor or by its name.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -101,7 +101,7 @@ class GraphValues:
         return None if operation.name in added(self.graph) else str(operation.name)
 
     def line(self, operation: Any) -> Source | None:
-        """Return the program's line that created an operation."""
+        """Return the program's line that created an operation; None if it is not known."""
         return user_line(operation)
 
     def operations(self) -> Sequence[Any]:
@@ -207,6 +207,14 @@ def _only_reads(operation: Any, handle: str) -> bool:
 def is_outside(graph: Any, operation: Any) -> bool:
     """Is the operation outside of loops and branches, so that its result can be fetched?"""
     return bool(graph.is_fetchable(operation)) and operation.type not in ("Enter", "RefEnter")
+
+
+def fed_names(graph: Any, feeds: Iterable[Any]) -> list[str]:
+    """Return the names of the tensors that these keys of a ``feed_dict`` feed. A key for a sparse tensor feeds
+    several.
+    """
+    parts = [part for key in feeds for part in tf.nest.flatten(key, expand_composites=True) if part is not None]
+    return [graph.as_graph_element(part).name for part in parts]
 
 
 def is_numeric(tensor: Any) -> bool:

@@ -37,7 +37,7 @@ def behind(graph: Any, tensors: Iterable[Any], fed: frozenset[str], *, control: 
 
 
 def taken_by(operations: Iterable[Any]) -> dict[str, list[Any]]:
-    """Return the operations that use each tensor, by the tensor's name."""
+    """Return those of these operations that use each tensor, by the tensor's name."""
     found: dict[str, list[Any]] = {}
     for operation in operations:
         for given in operation.inputs:

@@ -76,13 +76,8 @@ def unfit(named: Mapping[str, Any]) -> Found:
     because their numbers are all finite.
     """
     with numpy.errstate(all="ignore"):
-        doubted = {name: tensor for name, tensor in named.items() if not _is_finite_sum(tensor)}
+        doubted = {name: one for name, one in named.items() if not math.isfinite(float(abs(one.numpy().sum())))}
     return counted(doubted, ARRAYS.nonfinite)
-
-
-def _is_finite_sum(tensor: Any) -> bool:
-    total = abs(tensor.numpy().sum())
-    return math.isfinite(float(total))
 
 
 class TensorflowGuardedCall(PassedCall):

@@ -12,14 +12,13 @@ import tensorflow as tf
 
 from backprobe.backends.guarding import GuardedPass, Heard, PassGuarding
 from backprobe.backends.guards import GuardListener
-from backprobe.backends.patching import listening
+from backprobe.backends.patching import definer_of, listening
 from backprobe.backends.tensorflow import private
-from backprobe.backends.tensorflow.block_guards import ScaledLosses, flat, numbers_of
+from backprobe.backends.tensorflow.block_guards import ScaledLosses, flat
 from backprobe.backends.tensorflow.guarded_calls import TensorflowGuardedCall, floating, unfit
 from backprobe.backends.tensorflow.layers import is_symbolic
 from backprobe.backends.tensorflow.model_plans import structure_of
-from backprobe.backends.tensorflow.models import caller
-from backprobe.backends.tensorflow.tensors import identity, is_eager, variable_of
+from backprobe.backends.tensorflow.tensors import identity, is_eager, numbers_of, variable_of
 from backprobe.record.containers import refilled
 
 COMPILED = (
@@ -61,19 +60,16 @@ class TensorflowGuarding(PassGuarding[TapePass]):
     def listening(self) -> Iterator[None]:
         with ExitStack() as installed:
             installed.enter_context(self.scaled.listening())
-            for kind in dict.fromkeys(map(caller, self._classes())):
+            for kind in dict.fromkeys(definer_of(type(module), "__call__") for module, _ in self.known.values()):
                 installed.enter_context(listening(kind, "__call__", partial(self._called, kind)))
             installed.enter_context(listening(tf.GradientTape, "gradient", self._differentiated))
             yield
         self.heard.warn(COMPILED.format(name=type(self.model).__name__, kind="compiled " * self.heard.is_any))
 
-    def _classes(self) -> list[type]:
-        return [type(module) for module, _ in self.known.values()]
-
     # Methods for the forward pass.
 
     def _called(self, kind: type, following: Callable[..., Any], module: Any, /, *args: Any, **kwargs: Any) -> Any:
-        if self.is_repeating or kind is not caller(type(module)):
+        if self.is_repeating or kind is not definer_of(type(module), "__call__"):
             return following(module, *args, **kwargs)
         if not self.is_guarded and id(module) not in self.known and not self.running:
             self._look()

@@ -16,12 +16,13 @@ from backprobe.backends.heard_arrays import birth
 from backprobe.backends.heard_births import HeardBirth
 from backprobe.backends.tensorflow.hearing import hearing_operations
 from backprobe.backends.tensorflow.private import BACKWARD, argument_names
+from backprobe.backends.user_lines import callers
 
 
 @contextmanager
 def hearing_births(heard: Callable[[HeardBirth], None]) -> Iterator[None]:
-    """Inside this context, ``heard`` is called for each operation that makes NaN without NaN in an operand, or Inf from
-    finite operands.
+    """Inside this context, ``heard`` is called for each operation whose first result has NaN without NaN in an operand,
+    or Inf with finite operands.
     """
 
     def told(kind: Any, inputs: Sequence[Any], attrs: Any, outputs: Sequence[Any], *rest: Any, **named: Any) -> None:
@@ -35,7 +36,7 @@ def hearing_births(heard: Callable[[HeardBirth], None]) -> Iterator[None]:
         if one is not None:
             heard(one)
 
-    with hearing_operations(told, lambda *flow: None):
+    with hearing_operations(told):
         yield
 
 
@@ -49,7 +50,5 @@ def _numbers(tensor: Any) -> Any:
 
 
 def _is_backward(frame: FrameType | None) -> bool:
-    # Is a tape computing gradients in one of the callers?
-    while frame is not None and frame.f_code not in BACKWARD:
-        frame = frame.f_back
-    return frame is not None
+    # Is a tape computing gradients in this frame or one of its callers?
+    return any(one.f_code in BACKWARD for one in callers(frame))

@@ -26,14 +26,14 @@ returned for its inputs.
 """
 
 
-def ignore(tensor: Any) -> None:
-    """Do nothing with a tensor."""
+def ignore(*reported: Any) -> None:
+    """Do nothing."""
 
 
 @contextmanager
 def hearing_operations(
     operation: Callable[..., None],
-    recorded: Callable[[str, Sequence[Any], Sequence[Any], bool], OwnGradient | None],
+    recorded: Callable[[str, Sequence[Any], Sequence[Any], bool], OwnGradient | None] = ignore,
     left: Callable[[Any], None] = ignore,
 ) -> Iterator[None]:
     """Inside this context, ``operation`` is called after each operation of this thread, like an operation callback.

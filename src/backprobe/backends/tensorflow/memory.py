@@ -20,6 +20,7 @@ import tensorflow as tf
 
 from backprobe.backends.memory import Alive, MeasuredMemory, MemoryHearing, StepBytes, StorageBytes
 from backprobe.backends.patching import listening
+from backprobe.backends.temporarily import temporarily
 from backprobe.backends.tensorflow import private
 from backprobe.backends.tensorflow.hearing import hearing_operations
 from backprobe.backends.tensorflow.operation_log import COMPILED, READING
@@ -169,11 +170,8 @@ class TensorflowMemory(MemoryHearing):
         # Yield the tensors that tapes keep for an operation.
         key = kind, len(inputs), len(outputs)
         if key not in self.kept:
-            self.is_muted = True
-            try:
+            with temporarily(self, is_muted=True):
                 self.kept[key] = private.kept_of(kind, attrs, inputs, outputs)
-            finally:
-                self.is_muted = False
         for several, places in zip((inputs, outputs), self.kept[key], strict=True):
             yield from (several[at] for at in places if several[at].dtype not in (tf.resource, tf.variant, tf.string))
 

@@ -14,7 +14,7 @@ import numpy
 import tensorflow as tf
 
 from backprobe.backends.capabilities import ModelCall, ModuleObserver
-from backprobe.backends.patching import listening, original
+from backprobe.backends.patching import definer_of, listening, original
 from backprobe.backends.tensorflow.arguments import is_floating_leaf
 from backprobe.backends.tensorflow.layers import instead, is_layer, is_symbolic, own_call
 from backprobe.backends.tensorflow.model_plans import Structure, structure_of
@@ -90,7 +90,7 @@ def observing(model: Any, observer: ModuleObserver) -> Iterator[Reporter]:
             call = _reporting_call(module, every[0], observer)
             if call is not None:
                 installed.enter_context(listening(module, "call", partial(instead, call)))
-        for kind in dict.fromkeys(caller(type(module)) for module, _ in known):
+        for kind in dict.fromkeys(definer_of(type(module), "__call__") for module, _ in known):
             installed.enter_context(listening(kind, "__call__", partial(reporter.called, kind)))
         yield reporter
     reporter.finish()
@@ -107,11 +107,6 @@ def _reporting_call(module: Any, path: str, observer: ModuleObserver) -> Callabl
 
 def _is_built(structure: Structure) -> bool:
     return all(getattr(module, "built", True) for module, _ in structure.known.values())
-
-
-def caller(kind: type) -> type:
-    """Return the class that defines ``__call__``."""
-    return next(base for base in kind.__mro__ if "__call__" in vars(base))
 
 
 class Reporter:
@@ -138,11 +133,12 @@ class Reporter:
                 self.observer.parameter(path, variable)
 
     def called(self, kind: type, following: Callable[..., Any], module: Any, /, *args: Any, **kwargs: Any) -> Any:
-        is_outermost = module is self.model and kind is caller(type(module))
+        is_first = kind is definer_of(type(module), "__call__")  # and not the method of a base, which that one calls
+        is_outermost = module is self.model and is_first
         if is_outermost and not is_symbolic((args, kwargs)):
             self.observer.given((args, kwargs))
         output = following(module, *args, **kwargs)
-        if kind is not caller(type(module)) or is_symbolic(output):
+        if not is_first or is_symbolic(output):
             return output
         if id(module) not in self.structure.known:
             self.look()

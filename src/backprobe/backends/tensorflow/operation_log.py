@@ -3,8 +3,8 @@ kept alive.
 
 A gradient tape knows which value flows into which, but does not reveal it. TensorFlow reports each operation when it
 runs, and this file applies to it the rules by which tapes record. The result of an operation carries a gradient if one
-of its inputs does, unless recording is stopped, the operation is ``tf.stop_gradient``, or the result has a dtype
-without derivatives.
+of its inputs does, unless recording is stopped, the operation is ``tf.stop_gradient`` or a function that TensorFlow
+cannot differentiate, or the result has a dtype without derivatives.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
 from itertools import accumulate
 from operator import itemgetter
@@ -20,8 +20,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from backprobe.backends.temporarily import temporarily
 from backprobe.backends.tensorflow import run_once
-from backprobe.backends.tensorflow.cuts import Edge, LoggedCuts, Place, Severed, in_checkpoint, is_cast, users_place
+from backprobe.backends.tensorflow.cuts import Edge, LoggedCuts, Severed, in_checkpoint, is_cast, users_place
 from backprobe.backends.tensorflow.hearing import OwnGradient, hearing_operations
 from backprobe.backends.tensorflow.private import (
     dtype_number,
@@ -37,6 +38,7 @@ from backprobe.backends.tensorflow.tensors import (
     is_zero,
 )
 from backprobe.backends.tensorflow.variable_uses import Uses, Written
+from backprobe.backends.user_lines import Place
 from backprobe.record.entries import GradStatus
 from backprobe.record.graph import reached
 from backprobe.record.none_gradients import CutBy
@@ -83,23 +85,13 @@ class OperationLog:
         self.updating: dict[int, tuple[int, ...]] = {}  # while an optimizer runs: its input for each Variable
         self.updated_at: Place | None = None  # while an optimizer runs: the line that called it
 
-    @contextmanager
-    def muted(self) -> Iterator[None]:
+    def muted(self) -> AbstractContextManager[None]:
         """Operations inside this context are not part of the program, and are not logged."""
-        before, self.is_muted = self.is_muted, True
-        try:
-            yield
-        finally:
-            self.is_muted = before
+        return temporarily(self, is_muted=True)
 
-    @contextmanager
-    def without_derivatives(self) -> Iterator[None]:
+    def without_derivatives(self) -> AbstractContextManager[None]:
         """Operations inside this context have no derivatives in TensorFlow."""
-        self.is_without_derivatives = True
-        try:
-            yield
-        finally:
-            self.is_without_derivatives = False
+        return temporarily(self, is_without_derivatives=True)
 
     def root(self, tensor: Any) -> None:
         """Record that the tape watches this tensor."""
@@ -169,7 +161,8 @@ class OperationLog:
         self, name: str, outputs: Sequence[Any], inputs: Sequence[Any], is_by_hand: bool
     ) -> OwnGradient | None:
         """Called when outputs get a custom gradient function, which replaces the gradients of the operations that
-        computed them. Returns a listener for the gradient function if the program defines it.
+        computed them. Returns a listener for the gradient function, or None. Only functions that the program defines
+        are observed, between eager values, if an input carries a gradient.
         """
         if self.is_muted or is_stopped():
             return None
@@ -308,16 +301,10 @@ class OperationLog:
         uses.writes.append(self.length)
         self.is_written = True
 
-    @contextmanager
-    def optimizer(self, pairs: Iterable[tuple[int, int | None]]) -> Iterator[None]:
+    def optimizer(self, pairs: Iterable[tuple[int, int | None]]) -> AbstractContextManager[None]:
         """Inside this context an optimizer updates Variables. ``pairs`` are the numbers of Variables and gradients."""
-        before = self.updating, self.updated_at
-        self.updating = {one: (given,) if given in self.followed else () for one, given in pairs}
-        self.updated_at = users_place()
-        try:
-            yield
-        finally:
-            self.updating, self.updated_at = before
+        updating = {one: (given,) if given in self.followed else () for one, given in pairs}
+        return temporarily(self, updating=updating, updated_at=users_place())
 
     # Methods for reading the log.
 
@@ -340,14 +327,10 @@ class OperationLog:
         """Return these values, and all values from which they were computed."""
         return reached(numbers, self.inputs)
 
-    def numbers_before(self, numbers: Iterable[int]) -> set[int]:
-        """Return these values, and all values from which they were computed, without the gradients that the program
-        computed itself and without values used only for these gradients.
-        """
-        return self.back_to_gradients(numbers)[0]
-
     def back_to_gradients(self, numbers: Iterable[int]) -> tuple[set[int], set[int]]:
-        """Return the set of ``numbers_before``, and the gradients that the program computed itself."""
+        """Go back from these values, but not beyond gradients that the program computed itself. Return the values that
+        were not computed from such gradients alone, and these gradients.
+        """
         own = self._derived()
         found = reached(numbers, lambda number: () if number in own else self.inputs(number))
         others = {number for number in found - own if not self.inputs(number)}
@@ -403,17 +386,8 @@ class OperationLog:
 
     def sources(self, number: int, recorded: Mapping[Key, int]) -> list[int]:
         """Return the recorded values that flow into a value without passing another recorded one."""
-        pending: list[Key] = [(number, -1)]
-        found, seen = [], set(pending)
-        for key in pending:  # the list grows during the loop
-            for source in self._inputs(key[0]):
-                if source not in seen:
-                    seen.add(source)
-                    if source in recorded:
-                        found.append(recorded[source])
-                    else:
-                        pending.append(source)
-        return sorted(found)
+        found = reached([(number, -1)], lambda key: () if key in recorded else self._inputs(key[0]))
+        return sorted(recorded[key] for key in found & recorded.keys())
 
     def _inputs(self, number: int) -> list[Key]:
         # Return the inputs of a value, with the version that each Variable had at that time.
@@ -441,5 +415,5 @@ def hearing_draws() -> Iterator[list[str]]:
         name = kind.decode() if isinstance(kind, bytes) else str(kind)
         drawn.extend([name] if name.startswith(DRAWN) else [])
 
-    with hearing_operations(operation, lambda *flow: None):
+    with hearing_operations(operation):
         yield drawn

@@ -14,12 +14,12 @@ import numpy
 import tensorflow as tf
 
 from backprobe.backends.tensorflow.capture import Capture
-from backprobe.backends.tensorflow.cuts import Place, users_place
+from backprobe.backends.tensorflow.cuts import users_place
 from backprobe.backends.tensorflow.operation_log import OperationLog
 from backprobe.backends.tensorflow.private import unrecorded
-from backprobe.backends.tensorflow.tensors import identity, is_eager, read, variable_of
-from backprobe.backends.tensorflow.trained_names import owned_by_layers
-from backprobe.backends.user_lines import source_at
+from backprobe.backends.tensorflow.tensors import is_eager, number_of, numbers_of, read, variable_of
+from backprobe.backends.tensorflow.trained_names import name_of, owned_by_layers
+from backprobe.backends.user_lines import Place, source_at
 from backprobe.record.nonfinite import GradientKind, Kind, Update
 
 BADNESS: dict[Kind, int] = {"finite": 0, "inf": 1, "nan": 2}
@@ -45,8 +45,8 @@ class Updates:
         self.steps: list[UpdateStep] = []
 
     def before(self, pairs: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Kind, Kind]]:
-        """Return the Variables that are about to be updated, with the worst kind of number in each and in its
-        gradient.
+        """Return those of these Variables whose numbers and gradients can be read, before they are updated, with the
+        worst kind of number in each and in its gradient.
         """
         with self.log.muted():
             looked = [(variable, _kind(variable), _kind(gradient)) for variable, gradient in pairs]
@@ -60,7 +60,7 @@ class Updates:
             ]
             if worse:
                 owned = owned_by_layers()
-                made = tuple([(_name(variable, owned), gradient, made) for variable, gradient, made in worse])
+                made = tuple([(name_of(variable, owned), gradient, made) for variable, gradient, made in worse])
                 self.steps.append(UpdateStep(position, users_place(), _described(optimizer, rate), made))
 
     def found(self, captures: Sequence[Capture]) -> tuple[Update, ...]:
@@ -95,22 +95,14 @@ class Updates:
 def _kind(given: Any) -> Kind | None:
     # Return the worst kind of number in a Variable or gradient; None if its numbers cannot be read.
     variable = variable_of(given)
-    held = unrecorded(read, variable) if variable is not None else getattr(given, "values", given)
+    held = unrecorded(read, variable) if variable is not None else numbers_of(given)
     if not is_eager(held) or not (held.dtype.is_floating or held.dtype.is_complex):
         return None
     numbers = unrecorded(lambda tensor: tf.cast(tensor, tf.float32) if tensor.dtype.size < 4 else tensor, held).numpy()
     return "nan" if numpy.isnan(numbers).any() else "inf" if numpy.isinf(numbers).any() else "finite"
 
 
-def _name(variable: Any, owned: Any) -> str:
-    known = owned.get(identity(variable))
-    return known[0] if known is not None else str(getattr(variable, "path", None) or variable.name.partition(":")[0])
-
-
 def _described(optimizer: Any, rate: Any) -> str:
-    # Return the optimizer's type and learning rate as text.
-    variable = variable_of(rate)
-    held = unrecorded(read, variable) if variable is not None else rate
-    number = held.numpy() if is_eager(held) else held
-    told = f", lr {float(number):.6g}" if numpy.ndim(number) == 0 and isinstance(number, float | numpy.floating) else ""
-    return type(optimizer).__name__ + told
+    # Return the optimizer's type and, if it is a number, the learning rate as text.
+    number = number_of(rate)
+    return type(optimizer).__name__ + ("" if number is None else f", lr {number:.6g}")

@@ -1,4 +1,4 @@
-"""All private names of TensorFlow that backprobe uses. If a release has moved one of them, the import of this file
+"""Private names of TensorFlow. If a release has moved one that is looked up when this file is imported, the import
 fails.
 """
 
@@ -9,6 +9,8 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
+from functools import partial
 from operator import attrgetter
 from types import FunctionType, MethodType
 from typing import Any
@@ -170,19 +172,13 @@ def _again(tensor: Any) -> Any:
     # Return another tensor on the same memory. A handle is returned unchanged.
     if tensor.dtype in (tf.resource, tf.variant):
         return tensor
-    attrs = ("T", tensor._datatype_enum())
-    return execute.quick_execute("Identity", 1, [tensor], attrs, context.context())[0]
+    return executed("Identity", [tensor], ("T", dtype_number(tensor)))
 
 
 def unrecorded(function: Callable[[Any], Any], given: Any) -> Any:
     """Return the result of a function that no tape records."""
-    if is_stopped():
+    with all_stopped():
         return function(given)
-    stop()
-    try:
-        return function(given)
-    finally:
-        restart()
 
 
 def writers() -> list[tuple[Any, str]]:
@@ -229,25 +225,33 @@ def operations_seeded() -> Iterator[Callable[[int, bool], None]]:
         vars(eager).update(before)
 
 
-def global_generator() -> tuple[Callable[[], Any], Callable[[Any], Any]]:
-    """Return functions that read and set TensorFlow's global generator, which is created on first use, and its
-    state.
-    """
-
+def _state_of_generator(
+    found: Callable[[], Any], put: Callable[[Any], Any], numbers: Callable[[Any], Any]
+) -> tuple[Callable[[], Any], Callable[[Any], None]]:
+    # Return functions that read and set a generator, which is created on first use, and its state. ``numbers`` reads
+    # the Variable of the state.
     def read() -> Any:
-        found = stateful_random_ops.global_generator
-        return None if found is None else (found, unrecorded(lambda state: state.read_value(), found.state))
+        generator = found()
+        return None if generator is None else (generator, unrecorded(numbers, generator.state))
 
     def write(known: Any) -> None:
-        stateful_random_ops.global_generator = None if known is None else known[0]
+        put(None if known is None else known[0])
         if known is not None:
             unrecorded(known[0].state.assign, known[1])
 
     return read, write
 
 
+def global_generator() -> tuple[Callable[[], Any], Callable[[Any], None]]:
+    """Return functions that read and set TensorFlow's global generator, which is created on first use, and its
+    state.
+    """
+    put = partial(setattr, stateful_random_ops, "global_generator")
+    return _state_of_generator(lambda: stateful_random_ops.global_generator, put, lambda state: state.read_value())
+
+
 def global_seed() -> int | None:
-    """Return the seed that was passed to ``tf.random.set_seed``."""
+    """Return the seed that was passed to ``tf.random.set_seed``; None if none was."""
     seed: int | None = getattr(context.context(), "_seed", None)
     return seed
 
@@ -255,22 +259,10 @@ def global_seed() -> int | None:
 def random_state_of_keras() -> tuple[Callable[[], Any], Callable[[Any], None]]:
     """Return functions that read and set the generator that Keras creates when it first draws without a seed, and its
     state.
+
+    The generator is set too, because ``keras.utils.set_random_seed`` and ``clear_session`` remove it.
     """
-    states, name = sys.modules.get("keras.src.backend.common.global_state"), "global_seed_generator"
-
-    def read() -> Any:
-        generator = None if states is None else states.get_global_attribute(name)
-        return None if generator is None else (generator, unrecorded(lambda state: state.numpy(), generator.state))
-
-    def write(known: Any) -> None:
-        if states is None:
-            return
-        # set the generator too, because keras.utils.set_random_seed and clear_session remove it
-        states.set_global_attribute(name, None if known is None else known[0])
-        if known is not None:
-            unrecorded(known[0].state.assign, known[1])
-
-    return read, write
+    return _state_of_generator(*_global_of_keras("global_seed_generator"), lambda state: state.numpy())
 
 
 def names_of_keras() -> tuple[Callable[[], Any], Callable[[Any], None]]:
@@ -278,17 +270,16 @@ def names_of_keras() -> tuple[Callable[[], Any], Callable[[Any], None]]:
 
     A program that runs again gives its layers the names that they had, and not ``dense_1`` for ``dense``.
     """
-    states, name = sys.modules.get("keras.src.backend.common.global_state"), "object_name_uids"
+    found, put = _global_of_keras("object_name_uids")
+    return lambda: copy(found()), lambda known: put(copy(known))
 
-    def read() -> Any:
-        counts = None if states is None else states.get_global_attribute(name)
-        return None if counts is None else counts.copy()
 
-    def write(known: Any) -> None:
-        if states is not None:
-            states.set_global_attribute(name, None if known is None else known.copy())
-
-    return read, write
+def _global_of_keras(name: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:
+    # Return functions that read and set an attribute of Keras's global state. Without Keras it is None, and not set.
+    states = sys.modules.get("keras.src.backend.common.global_state")
+    if states is None:
+        return lambda: None, lambda value: None
+    return partial(states.get_global_attribute, name), partial(states.set_global_attribute, name)
 
 
 def is_traced_by_keras() -> bool:
@@ -404,20 +395,16 @@ def conducts(operation: Any) -> bool:
         return True
 
 
-def has_no_derivative(kind: str) -> bool:
-    """Is this operation's gradient registered as None, so that tapes record the operation but return None?"""
-    try:
-        return kind in FLAT or ops.gradient_registry.lookup(kind) is None
-    except LookupError:  # tapes raise this error themselves
-        return False
+def has_derivative(kind: str) -> bool | None:
+    """Is a gradient function registered for this kind of operation?
 
-
-def has_derivative(kind: str) -> bool:
-    """Is a gradient function registered for this kind of operation?"""
+    False if the gradient is registered as None, so that tapes record the operation but return None. None if nothing is
+    registered: then tapes raise LookupError.
+    """
     try:
         return kind not in FLAT and GRADIENTS.lookup(kind) is not None
     except LookupError:
-        return False
+        return None
 
 
 def makes_one(kind: str) -> bool:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numpy
 import tensorflow as tf
 
 from backprobe.backends.facts import Options
 from backprobe.backends.immutable import rounding
+from backprobe.backends.numpy import wide
 from backprobe.backends.pure_calls import is_python_computing, why_not_python
 from backprobe.backends.random_states import OF_PYTHON, put_back
 from backprobe.backends.recheck import Given, Input, Program, Recheck, RecordedCall
@@ -40,7 +40,6 @@ KEPT = {
 """Prefixes of operations that are not repeated."""
 BY_HAND = "custom_gradient"
 """Added to a call's operations for each function with a custom gradient that ran, such as a py_function."""
-DERIVATIVES = ("gradient", "jacobian", "batch_jacobian")
 DOUBLE = (tf.float64, tf.complex128)
 OWN = frozenset({BY_HAND, "IdentityN"})  # kinds that stand for functions with custom gradients
 
@@ -117,8 +116,7 @@ class TensorflowCall(RecordedCall):
         return rounding(tensor.dtype.as_numpy_dtype)
 
     def numbers(self, tensor: Any) -> Any:
-        found = tf.convert_to_tensor(tensor).numpy()
-        return found.astype(numpy.complex128 if numpy.iscomplexobj(found) else numpy.float64)
+        return wide(tf.convert_to_tensor(tensor).numpy())
 
     def attempt(self) -> tuple[list[Any], float]:
         log = self.recheck.log
@@ -226,7 +224,7 @@ class TensorflowRecheck(TensorflowCallables, Recheck):
         if self.is_custom(function) or self.owner(function) is not None or is_python_computing(function):
             return None
         tape = getattr(function, "__self__", None)
-        if isinstance(tape, tf.GradientTape) and function.__name__ in DERIVATIVES:
+        if isinstance(tape, tf.GradientTape) and function.__name__ in private.GIVING:
             self.differentiates_twice = True
             again = any(tape is not one for one in self.tapes)
             self.tapes.append(tape)

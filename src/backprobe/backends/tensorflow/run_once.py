@@ -52,7 +52,7 @@ def zeros_of(cuts: LoggedCuts, operation: Any, came: Sequence[Any], gave: Sequen
 
 
 def whole(operation: Any, came: Sequence[Any], gave: Sequence[Any]) -> Sequence[Any]:
-    """Return the gradients, each broadcast to the shape of its input."""
+    """Return the gradients, in which each scalar is broadcast to the shape of its input."""
     inputs = operation.inputs or gave  # None if the derivative does not use the inputs
     return [_shaped(one, given) for one, given in zip(gave, inputs, strict=False)]
 

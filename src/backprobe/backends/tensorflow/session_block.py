@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -37,9 +37,7 @@ class SessionBlock:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        with ExitStack() as installed:
-            installed.enter_context(self.gradients.listening())
-            installed.enter_context(self.sessions.listening())
+        with self.gradients.listening(), self.sessions.listening():
             yield
 
     @property

@@ -93,7 +93,7 @@ class GraphPasses:
 
     def _hear(self, asked: Mapping[str, Any], given: Sequence[Any], found: Any, line: Source | None) -> None:
         outputs = [in_session(one) for one in _listed(asked["ys"])]
-        is_own = any(name.startswith(SCOPE) for one in given if one is not None for name in _parts(one))
+        is_own = any(one.name.startswith(SCOPE) for one in tensors_in(given))
         if is_own or not outputs or any(one is None for one in outputs):
             return
         sources = [in_session(one) for one in _listed(asked["xs"])]
@@ -101,7 +101,7 @@ class GraphPasses:
         call = GraphPass(outputs, sources, list(given), found, weighted, line)
         stored = _HEARD.setdefault(call.graph, [])
         self.of(call.graph)
-        stored.append(_by_name(call))
+        stored.append(_changed(call, _name))  # names instead of tensors, so that no graph is kept alive
         self.known[call.graph].append(call)
         self.heard.append(call)
 
@@ -129,19 +129,15 @@ def _names(given: Any) -> tuple[str, ...]:
     return tuple(str(getattr(one, "name", one)) for one in each) if any(one is not None for one in each) else ()
 
 
-def _by_name(call: GraphPass) -> GraphPass:
-    # Return a copy of the call with names instead of tensors, which keeps no graph alive.
-    return _changed(call, _name)
-
-
 def _changed(call: GraphPass, change: Callable[[Any], Any]) -> GraphPass:
     found = {name: change(gradient) for name, gradient in call.found.items()}
     outputs, sources, given = ([*map(change, part)] for part in (call.outputs, call.sources, call.given))
     return GraphPass(outputs, sources, given, found, call.weighted, call.line)
 
 
-def _parts(tensor: Any) -> list[str]:
-    return [one.name for one in tf.nest.flatten(tensor, expand_composites=True)]
+def tensors_in(gradients: Sequence[Any]) -> list[Any]:
+    """Return the tensors of which these gradients consist. A sparse gradient consists of several, and None of none."""
+    return list(tf.nest.flatten([one for one in gradients if one is not None], expand_composites=True))
 
 
 def _name(tensor: Any) -> Any:

@@ -19,7 +19,9 @@ from backprobe.record.training import ModuleRan, Training, Untrained
 
 
 def none_given(passes: Sequence[GraphPass], captures: Sequence[Capture]) -> tuple[NoneGiven, ...]:
-    """Return each gradient that was None, by the positions of captures."""
+    """Return each gradient of a graph's tensor that was None, by the positions of captures, if the line of the call is
+    known.
+    """
     return tuple([one for call in passes if None in [*call.given] for one in _of_call(call, captures)])
 
 
@@ -68,7 +70,8 @@ def _why(
 
 
 def _cut(upstream: Upstream, operation: Any, places: Mapping[str, int]) -> CutOperation | None:
-    # Return an operation that lets no gradient through, and the nearest of these values that flow into it.
+    # Return an operation that lets no gradient through, and the nearest of these values that flow into it; None if the
+    # operation's line is not known.
     line = user_line(operation)
 
     def before(name: str) -> list[str]:
@@ -91,7 +94,9 @@ def _by(operation: Any) -> CutBy:
 
 
 def training(passes: Sequence[GraphPass], captures: Sequence[Capture]) -> Training | None:
-    """Return the outcome for each Variable, if the program requested only gradients of Variables; None otherwise."""
+    """Return the number of Variables whose gradients the program requested, and those that got none. Return None if the
+    program also requested other gradients, or none at all.
+    """
     asked: dict[str, Any] = {}
     for call in passes:
         graph = PassValues(call.graph, call.outputs, frozenset())

@@ -13,7 +13,7 @@ from backprobe.backends.tensorflow import private
 from backprobe.backends.tensorflow.graph_run import TensorflowGraphRun
 from backprobe.backends.tensorflow.graph_values import FREE, GraphValue, GraphValues, is_outside
 from backprobe.backends.tensorflow.graph_walk import Upstream
-from backprobe.backends.tensorflow.session_gradients import GraphPass
+from backprobe.backends.tensorflow.session_gradients import GraphPass, tensors_in
 from backprobe.backends.tensorflow.session_runs import SessionRun
 from backprobe.backends.tensorflow.tensors import is_floating
 from backprobe.record.entries import GradStatus
@@ -61,12 +61,9 @@ class PassValues(GraphValues):
     def __init__(self, graph: Any, outputs: Sequence[Any], fed: frozenset[str]) -> None:
         super().__init__(graph, list(outputs), "the graph")
         self.fed = fed
-        handles = {variable.tensor.name: variable.dtype.base_dtype for variable in self.variables}
-        self.dtypes = handles
-        self.output, self.upstream = (
-            outputs[0],
-            Upstream(graph, outputs, fed, lambda tensor: tensor.op.type in FREE or tensor.name in handles),
-        )
+        self.dtypes = handles = {variable.tensor.name: variable.dtype.base_dtype for variable in self.variables}
+        self.output = outputs[0]
+        self.upstream = Upstream(graph, outputs, fed, lambda tensor: tensor.op.type in FREE or tensor.name in handles)
 
     def value(self, tensor: Any) -> GraphValue:
         dtype = self.dtypes.get(tensor.name, tensor.dtype.base_dtype)
@@ -140,8 +137,8 @@ class PassRun(TensorflowGraphRun):
 
 def _computed_from(gradients: Sequence[Any]) -> set[Any]:
     # Return the operations that compute the program's own gradients, and all operations computed from them.
-    made = tf.nest.flatten([one for one in gradients if one is not None], expand_composites=True)
-    return reached([one.op for one in made], lambda operation: [t for o in operation.outputs for t in o.consumers()])
+    made = [one.op for one in tensors_in(gradients)]
+    return reached(made, lambda operation: [user for output in operation.outputs for user in output.consumers()])
 
 
 def as_eager(number: Any) -> Any:

@@ -50,7 +50,8 @@ def _of_copy(one: Fetched, named: Sequence[Any], outcomes: Sequence[Outcome], pa
             _assign(session, copy, one.run.values)
             program = SessionProgram(copy, copy.get_tensor_by_name(output.name), "the graph", session)
             program.bind((one.run.feeds,), {})
-            nodes = {value.tensor.name: at for at, value in enumerate(_values(program))}
+            program.nodes(program.wanted)
+            nodes = {value.tensor.name: at for at, value in enumerate(program.values)}
             there = [at for at, tensor in enumerate(named) if tensor.name in nodes]
             wanted = [nodes[named[at].name] for at in there]
             _, _, passed = program.run(one.grads[output.name], wanted, Options(partials=partials))
@@ -59,11 +60,6 @@ def _of_copy(one: Fetched, named: Sequence[Any], outcomes: Sequence[Outcome], pa
         if found[at].status is GradStatus.OK:
             found[at] = replace(found[at], inputs=tuple([_edge(edge, there) for edge in outcome.inputs]))
     return found, None if passed.sums is None else moved(passed.sums, there)
-
-
-def _values(program: SessionProgram) -> Sequence[Any]:
-    program.nodes(program.wanted)
-    return program.values
 
 
 def _edge(edge: Edge, places: Sequence[int]) -> Edge:

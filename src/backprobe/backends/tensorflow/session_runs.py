@@ -17,10 +17,11 @@ import numpy
 import tensorflow as tf
 
 from backprobe.backends.patching import listening
+from backprobe.backends.temporarily import temporarily
 from backprobe.backends.tensorflow import private
-from backprobe.backends.tensorflow.graph_values import FREE, REFERENCES, is_outside
+from backprobe.backends.tensorflow.graph_values import FREE, REFERENCES, fed_names, is_outside
 from backprobe.backends.tensorflow.graph_walk import behind, taken_by
-from backprobe.backends.tensorflow.session_gradients import GraphPass
+from backprobe.backends.tensorflow.session_gradients import GraphPass, tensors_in
 from backprobe.record.graph import reached
 
 READING = frozenset({"VarHandleOp", "ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VarIsInitializedOp"})
@@ -83,31 +84,24 @@ class Fetchable:
         return found
 
     @cached_property
+    def idle(self) -> Sequence[Any]:
+        """The operations that the program's own run does not execute."""
+        return [operation for operation in self.graph.get_operations() if operation.name not in self.executed]
+
+    @cached_property
     def lacking(self) -> set[Any]:
         """The operations that need a fed value, or an operation with side effects, which the program's own run does not
         use.
         """
-        return self._after(
-            [
-                operation
-                for operation in self.graph.get_operations()
-                if operation.name not in self.executed
-                and (changes(operation) or operation.type in FREE - {"PlaceholderWithDefault"})
-            ]
-        )
+        needed = FREE - {"PlaceholderWithDefault"}
+        return self._after([one for one in self.idle if changes(one) or one.type in needed])
 
     @cached_property
     def reading(self) -> set[Any]:
         """The operations that need a Variable which the program's run does not read. Such a Variable may have no value
         yet.
         """
-        return self._after(
-            [
-                operation
-                for operation in self.graph.get_operations()
-                if operation.name not in self.executed and is_read(operation)
-            ]
-        )
+        return self._after([*filter(is_read, self.idle)])
 
     @cached_property
     def takers(self) -> tuple[Mapping[str, Sequence[Any]], Mapping[Any, Sequence[Any]]]:
@@ -206,14 +200,15 @@ class SessionRuns:
         if not passes:
             return None
         try:
-            fed = frozenset(_fed(graph, given.get("feed_dict") or {}))
+            fed = frozenset(fed_names(graph, given.get("feed_dict") or {}))
             fetched = [
                 graph.as_graph_element(one) for one in tf.nest.flatten(given.get("fetches"), expand_composites=True)
             ]
         except (TypeError, ValueError, KeyError):  # the program's own error, which its run raises
             return None
         executed = behind(graph, fetched, fed, control=True)
-        taken = [one for one in passes if _is_run(one, executed)]
+        # the calls of ``tf.gradients`` of which this run computes any gradient
+        taken = [one for one in passes if any(each.op.name in executed for each in tensors_in(one.given))]
         return self._wanted(taken, Fetchable(graph, executed, fed)) if taken else None
 
     def _wanted(self, taken: Sequence[GraphPass], fetchable: Fetchable) -> tuple[SessionRun, FetchPlan]:
@@ -243,15 +238,11 @@ class SessionRuns:
         self, following: Callable[..., Any], session: Any, plans: Sequence[Mapping[str, Any]], given: Mapping[str, Any]
     ) -> dict[str, Any]:
         # Return the numbers of the first plan that TensorFlow runs without an error; empty if there is none.
-        self.is_own = True
-        try:
-            for wanted in plans:
-                with suppress(tf.errors.OpError):
-                    found: dict[str, Any] = following(session, dict(wanted), feed_dict=given.get("feed_dict"))
-                    return found
-            return {}
-        finally:
-            self.is_own = False
+        for wanted in plans:
+            with suppress(tf.errors.OpError), temporarily(self, is_own=True):
+                found: dict[str, Any] = following(session, dict(wanted), feed_dict=given.get("feed_dict"))
+                return found
+        return {}
 
     def _keep(self, run: SessionRun, numbers: Mapping[str, Any]) -> None:
         for key, number in numbers.items():
@@ -276,33 +267,19 @@ def _numbers(graph: Any, feeds: Mapping[Any, Any]) -> dict[str, Any]:
     return {tensor.name: numpy.array(value, tensor.dtype.base_dtype.as_numpy_dtype) for tensor, value in plain.items()}
 
 
-def _fed(graph: Any, feeds: Mapping[Any, Any]) -> list[str]:
-    # Return the names of the tensors that are fed. A key for a sparse tensor feeds several.
-    parts = [part for key in feeds for part in tf.nest.flatten(key, expand_composites=True) if part is not None]
-    return [graph.as_graph_element(part).name for part in parts]
-
-
 def _returned(graph: Any, wanted: Mapping[str, Any], fetches: Any, result: Any) -> dict[str, Any]:
     # Return those of these tensors that the program has fetched itself.
     if not wanted:
         return {}
     asked, given = tf.nest.flatten(fetches), tf.nest.flatten(result)
-    numbers = (
-        {
-            id(graph.as_graph_element(one)): number
-            for one, number in zip(asked, given, strict=False)
-            if not isinstance(one, tf.IndexedSlices)
-        }
-        if len(asked) == len(given)
-        else {}
-    )
+    if len(asked) != len(given):
+        return {}
+    numbers = {
+        id(graph.as_graph_element(one)): number
+        for one, number in zip(asked, given, strict=True)
+        if not isinstance(one, tf.IndexedSlices)
+    }
     return {key: numbers[id(tensor)] for key, tensor in wanted.items() if id(tensor) in numbers}
-
-
-def _is_run(taken: GraphPass, executed: Mapping[str, Any]) -> bool:
-    # Does the run compute any of the gradients that a call of ``tf.gradients`` returned?
-    given = tf.nest.flatten([one for one in taken.given if one is not None], expand_composites=True)
-    return any(one.op.name in executed for one in given)
 
 
 def _dense(gradient: Any, like: Any) -> Any:

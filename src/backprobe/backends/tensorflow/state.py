@@ -41,17 +41,17 @@ class TensorflowState(State):
         is_of_it = type(value).__module__.partition(".")[0] in ("tensorflow", "keras")
         # if the program assigns a container to a layer or module, TensorFlow stores a container of its own class
         # instead
-        return (is_of_it and not isinstance(value, list | dict | set)) or _has_parts(value)
+        return (is_of_it and not isinstance(value, list | dict | set)) or has_parts(value)
 
     def further(self) -> Iterable[Any]:
-        parts = {id(part): part for one in self.held if _has_parts(one) for part in _parts(one)}
+        parts = {id(part): part for one in self.held if has_parts(one) for part in _parts(one)}
         return [value for part in parts.values() for value in vars(part).values()]
 
     @contextmanager
     def hearing(self, kept: Kept, seed: int | None) -> Iterator[None]:
         for variable in self.variables:
             keep(variable, kept)
-        for one in filter(_has_parts, self.reached):
+        for one in filter(has_parts, self.reached):
             for part in _parts(one):
                 if kept.is_new(part, "attributes"):
                     kept.undo.append(partial(assign, vars(part), dict(vars(part))))
@@ -76,7 +76,8 @@ class TensorflowState(State):
         self.draws = bool(drawn)
 
 
-def _has_parts(value: Any) -> bool:
+def has_parts(value: Any) -> bool:
+    """Is the value a layer of Keras, or a module of TensorFlow?"""
     return is_layer(value) or isinstance(value, tf.Module)
 
 

@@ -82,7 +82,7 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
         return is_eager(value) and is_differentiable(value) and self.log.carries(value)
 
     def version(self, tensor: Any) -> int:
-        """Return how often a Variable was written; 0 for tensors."""
+        """Return how often a Variable was written during the recording; 0 for tensors."""
         variable = None if type(tensor) is private.EagerTensor else variable_of(tensor)
         if variable is None:
             return 0
@@ -121,11 +121,8 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
 
     def read_unseen(self, variable: Any) -> Any:
         """Return the value of a Variable, read without being recorded by the tape or the log."""
-        was_muted, self.log.is_muted = self.log.is_muted, True
-        try:
+        with self.log.muted():
             return private.unrecorded(read, variable)
-        finally:
-            self.log.is_muted = was_muted
 
     def _why_not_followed(self, tensor: Any, reads: Sequence[Capture], unrecorded: bool) -> tuple[GradStatus, Reason]:
         if not self.is_floating(tensor):
@@ -145,7 +142,9 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
         return GradStatus.FROZEN, Reason("frozen")
 
     def unnamed(self, captures: Sequence[Capture]) -> list[tuple[str, Capture, int]]:
-        """Return the trainable Variables that the program read, each in the versions that were read."""
+        """Return the trainable Variables that the program read, each in those of the versions read that are not among
+        these captures.
+        """
         known = {capture.key for capture in captures if capture.is_variable}
         made = [self.log.made_at(capture.number) for capture in captures]
         found = []

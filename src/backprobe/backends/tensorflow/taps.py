@@ -21,7 +21,7 @@ class Taps:
 
     def tap(self, tensor: Any) -> Any:
         """Return the tensor that the program uses instead of this one. It is always the same, and a tap is returned
-        unchanged.
+        unchanged. So is a tensor without a tap while recording is stopped.
         """
         number = private.identity_of(tensor)
         known = self.made.get(number)

@@ -6,6 +6,7 @@ import sys
 from functools import lru_cache
 from typing import Any
 
+import numpy
 import tensorflow as tf
 
 from backprobe.backends.facts import Description
@@ -87,8 +88,18 @@ def identity(value: Any) -> int:
 
 
 def read(variable: Any) -> Any:
-    """Return the current value of a Variable, unaffected by later writes. A tape does not record this read."""
+    """Return the current value of a Variable, unaffected by later writes. This read does not make a tape watch the
+    Variable. A tape that watches the Variable already records the read.
+    """
     return tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype)
+
+
+def number_of(rate: Any) -> float | None:
+    """Return a learning rate as a number; None if it is not a single floating-point number."""
+    variable = variable_of(rate)
+    held = rate if variable is None else private.unrecorded(read, variable)
+    number = held.numpy() if is_eager(held) else held
+    return float(number) if numpy.ndim(number) == 0 and isinstance(number, float | numpy.floating) else None
 
 
 def describe(tensor: Any) -> Description:
@@ -116,6 +127,11 @@ def _device_name(device: str) -> str | None:
     return str(device).rpartition("device:")[2].lower() or None
 
 
+def numbers_of(gradient: Any) -> Any:
+    """Return the tensor with the numbers of a gradient: of a sparse one, its rows; of any other one, itself."""
+    return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+
+
 def is_zero(gradient: Any) -> bool:
     """Does the gradient have numbers, all of which are 0? No operation is run for this test."""
     return _any(gradient) is False
@@ -127,7 +143,7 @@ def is_other_than_zero(gradient: Any) -> bool:
 
 def _any(gradient: Any) -> bool | None:
     # Is any number other than 0? None if there are no numbers, or if they are not available.
-    held = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+    held = numbers_of(gradient)
     return bool(held.numpy().any()) if is_eager(held) and held.shape.num_elements() else None
 
 

@@ -30,14 +30,13 @@ class TracedBefore:
         """
 
         def called(following: Callable[..., Any], function: Any, tensor_inputs: Any, captured_inputs: Any) -> Any:
-            if private.graph_number(function.graph) >= self.first:
-                return following(function, tensor_inputs, captured_inputs)
             result = following(function, tensor_inputs, captured_inputs)
-            if self._is_training(function, captured_inputs):
-                self.ran[id(function)] = function
-                ran(function)
-            else:
-                self.others.add(function)
+            if private.graph_number(function.graph) < self.first:
+                if self._is_training(function, captured_inputs):
+                    self.ran[id(function)] = function
+                    ran(function)
+                else:
+                    self.others.add(function)
             return result
 
         return listening(*private.CALLED_FUNCTION, called)

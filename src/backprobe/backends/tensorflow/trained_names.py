@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -31,6 +31,13 @@ def owned_by_layers() -> dict[int, Owned]:
         elif isinstance(value, tf.Variable):
             found.setdefault(identity(value), (name, "", "", ()))
     return found
+
+
+def name_of(variable: Any, owned: Mapping[int, Owned]) -> str:
+    """Return the name of a Variable in the program, or else Keras's or TensorFlow's name."""
+    if identity(variable) in owned:
+        return owned[identity(variable)][0]
+    return str(getattr(variable, "path", None) or variable_of(variable).name.partition(":")[0])
 
 
 def _variables() -> Iterator[tuple[str, Any]]:

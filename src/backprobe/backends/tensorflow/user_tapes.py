@@ -19,7 +19,7 @@ from backprobe.backends.tensorflow.capture import Capture
 from backprobe.backends.tensorflow.cuts import Edge, Severed
 from backprobe.backends.tensorflow.operation_log import NEVER, OperationLog
 from backprobe.backends.tensorflow.tensors import describe, identity, is_differentiable, is_tensor, is_zero, variable_of
-from backprobe.backends.tensorflow.trained_names import Owned, owned_by_layers
+from backprobe.backends.tensorflow.trained_names import Owned, name_of, owned_by_layers
 from backprobe.backends.user_lines import users_line
 from backprobe.backends.zero_gradients import all_zero
 from backprobe.record.graph import reached
@@ -41,7 +41,7 @@ class RecordedSpans:
 
     spans: list[tuple[float, float]] = field(default_factory=list)
     watched: dict[int, int] = field(default_factory=dict)  # by number: the position in the log of the first watch
-    newest: dict[int, int] = field(default_factory=dict)  # by number: the number that the next tensor then had
+    newest: dict[int, int] = field(default_factory=dict)  # by number: the number that a new tensor would have got then
 
     def has(self, position: int) -> bool:
         return any(start < position <= end for start, end in self.spans)
@@ -49,7 +49,9 @@ class RecordedSpans:
 
 @dataclass(frozen=True)
 class AskedOfTape:
-    """A gradient that the program computed and that is None: the value, the line, and the reason."""
+    """A gradient that the program computed and that is None or 0: the value, the line, and the reason. Also a call that
+    names no values.
+    """
 
     number: int
     version: int
@@ -118,7 +120,9 @@ class UserTapes:
                 self.watched(tape, one)
 
     def given(self, tape: Any, args: Sequence[Any], kwargs: Mapping[str, Any], gradients: Any) -> None:
-        """Called when a tape has returned these gradients. Records the reason for each None."""
+        """Called when a tape has returned these gradients. Records the reason for each None, and for each zero that an
+        operation on the path explains, if the program's line is known.
+        """
         target, sources = [*args, *(kwargs[name] for name in ("target", "sources", "source") if name in kwargs)][:2]
         is_filled = any(map(_is_filling, (*args[2:], *kwargs.values())))
         came = [*zip(tf.nest.flatten(sources), tf.nest.flatten(gradients), strict=False)]
@@ -171,8 +175,8 @@ class UserTapes:
                     self._look_at(source, gradient)
 
     def _look_at(self, source: Any, gradient: Any) -> None:
-        # Remember a gradient that is 0. Zeros are reported only if all gradients of a training are 0, so after the
-        # first nonzero gradient no further ones are examined.
+        # Note a Variable that has got a gradient, and whether that gradient is 0. Zeros are reported only if all
+        # gradients of a training are 0, so after the first nonzero gradient no further ones are examined.
         with self.log.muted():
             self.has_moving = not is_zero(gradient)
         self.zero[identity(source)] = source
@@ -188,13 +192,8 @@ class UserTapes:
         return [all_zero([*map(self._label, self.zero.values())], self.zero_at)]
 
     def _label(self, value: Any) -> str:
-        # Return the name of a value in the program, or else TensorFlow's or Keras's name.
-        if identity(value) in self.owned:
-            return self.owned[identity(value)][0]
-        variable = variable_of(value)
-        if variable is not None:
-            return str(getattr(value, "path", None) or variable.name.partition(":")[0])
-        return f"a tensor of shape {describe(value).shape}"
+        is_variable = variable_of(value) is not None
+        return name_of(value, self.owned) if is_variable else f"a tensor of shape {describe(value).shape}"
 
     def name(self, value: Any) -> str:
         """Return the name of a Variable."""
@@ -203,7 +202,9 @@ class UserTapes:
         return self._label(value)
 
     def training(self, captures: Sequence[Capture]) -> Training | None:
-        """Return the outcome for each Variable whose gradient the program computed; None if it computed none."""
+        """Return the number of Variables whose gradients the program computed, and the facts about those that never had
+        a gradient. Return None if it computed no gradient of a Variable.
+        """
         lacking = [one for one in self.asked if one.number in self.trained and not self.trained[one.number]]
         each = {one.number: one for one in lacking}.values()
         if not self.trained:
@@ -370,5 +371,6 @@ def _is_filling(option: Any) -> bool:
 
 
 def _nearest(versions: Mapping[int, int], version: int) -> int | None:
-    # Return the capture of a version, or of the last captured version before it.
+    # Return the capture of a version, or of the last captured version before it, or else of the first one. Return None
+    # if there are none.
     return versions[max((one for one in versions if one <= version), default=min(versions))] if versions else None

@@ -7,8 +7,8 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import Any
 
-from backprobe.backends.tensorflow.cuts import Place
 from backprobe.backends.tensorflow.private import identity_of
+from backprobe.backends.user_lines import Place
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Uses:
         return [variable] if plain | others == {version} else None
 
     def versions(self) -> list[tuple[int, int, Any]]:
-        """Return each version that was read, with the position of its first read, and the value."""
+        """Return each version that was read or gathered, with the position where that first happened, and the value."""
         first = dict(self.gathered)
         for position, tensor in self.reads:
             first.setdefault(self.version_at(position), (position, tensor))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy
@@ -53,10 +54,8 @@ def _assigned(value: Any, variable: Any, variation: Variation, number: int, undo
 
 
 def _dtype(name: str) -> Any:
-    try:
+    with suppress(TypeError):
         found = tf.as_dtype(name)
-    except TypeError:
-        found = None
-    if found is not None and found.is_floating:
-        return found
+        if found.is_floating:
+            return found
     raise no_dtype("TensorFlow", name)

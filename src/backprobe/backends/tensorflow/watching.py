@@ -16,7 +16,7 @@ import keras
 import numpy
 import tensorflow as tf
 
-from backprobe.backends.patching import listening
+from backprobe.backends.patching import definer_of, listening
 from backprobe.backends.tensorflow import private
 from backprobe.backends.tensorflow.model_plans import structure_of
 from backprobe.backends.tensorflow.tensors import identity, is_differentiable, is_eager, read, variable_of
@@ -82,10 +82,10 @@ class TensorflowWatching(ModelWatching):
     def hearing(self) -> Iterator[None]:
         """Inside this context calls and optimizer steps are observed."""
         with ExitStack() as installed:
-            for kind in dict.fromkeys(_owner(type(module), "__call__") for module, _ in self.known.values()):
+            for kind in dict.fromkeys(definer_of(type(module), "__call__") for module, _ in self.known.values()):
                 installed.enter_context(listening(kind, "__call__", partial(self._called, kind)))
             for name, listener in (("apply", self._applied), (private.UPDATING, self._updating)):
-                for kind in dict.fromkeys(_owner(type(one), name) for one in self.options.optimizers):
+                for kind in dict.fromkeys(definer_of(type(one), name) for one in self.options.optimizers):
                     installed.enter_context(listening(kind, name, partial(listener, kind)))
             installed.enter_context(self.before.listening(self._ran))
             yield
@@ -165,7 +165,7 @@ class TensorflowWatching(ModelWatching):
 
     def _called(self, kind: type, following: Callable[..., Any], module: Any, /, *args: Any, **kwargs: Any) -> Any:
         output = following(module, *args, **kwargs)
-        if kind is not _owner(type(module), "__call__") or private.is_traced_by_keras():
+        if kind is not definer_of(type(module), "__call__") or private.is_traced_by_keras():
             return output
         if id(module) not in self.known:
             self._look()
@@ -254,8 +254,9 @@ class TensorflowWatching(ModelWatching):
         return following(optimizer, grads, variables, rate)
 
     def _is_watched(self, optimizer: Any, kind: type, name: str) -> bool:
-        # Is this the outermost intercepted call, if the method of a class calls its base's method?
-        return kind is _owner(type(optimizer), name) and any(optimizer is one for one in self.options.optimizers)
+        # Is the optimizer watched, and is this the outermost intercepted call? The method of a class may call its
+        # base's method.
+        return kind is definer_of(type(optimizer), name) and any(optimizer is one for one in self.options.optimizers)
 
     def _named(self, variables: Sequence[Any], gradients: Sequence[Any]) -> list[tuple[str, Any, Any]]:
         # Return the names of the watched parameters that have a gradient, with the parameters and gradients.
@@ -283,11 +284,6 @@ def _has_stepped(optimizer: Any) -> Any:
         return True
     found = tf.equal(read(private.counter(optimizer)) % several, 0)
     return bool(found) if is_eager(found) else found
-
-
-def _owner(kind: type, name: str) -> type:
-    # Return the class in the hierarchy that defines a method.
-    return next(base for base in kind.__mro__ if name in vars(base))
 
 
 def _row_now(tensor: Any) -> Any:

@@ -60,8 +60,8 @@ class TorchModels(Models):
 
 class TorchBlocks(Blocks):
     differentiates_at_end = True
-    """True because the program may run backward itself inside a block. If it does not, the tape runs backward at the
-    end.
+    """True, because the program may run backward itself inside a block. If it does not, the tape can run backward at
+    the end.
     """
 
     tape = TorchBlockTape

@@ -36,8 +36,9 @@ def lift(arguments: Mapping[str, Any], wrt: frozenset[str] | None, undo: list[Ca
     leaves are added to ``undo``.
 
     If a floating-point argument already requires a gradient, the program's flags are kept. Otherwise every
-    floating-point argument is differentiated, including Python and NumPy numbers; integers are differentiated only if
-    there are no floating-point arguments. If ``wrt`` is given, only the arguments with these names are differentiated.
+    floating-point argument is differentiated, including Python and NumPy numbers; Python integers are differentiated
+    only if there are no floating-point arguments. If ``wrt`` is given, only the arguments with these names are
+    differentiated.
     """
     every = [leaf for value in arguments.values() for _, leaf in leaves(value)]
     if wrt is None and any(isinstance(leaf, Tensor) and leaf.requires_grad for leaf in every):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import zip_longest
-from operator import is_not, itemgetter
+from operator import itemgetter
 from types import FrameType
 from typing import Any
 
@@ -26,7 +25,6 @@ CALLS = CodeOf(torch.autograd, "backward", "grad")
 ASKED = ("create_graph", "allow_unused", "is_grads_batched", "materialize_grads")
 """Arguments of these functions that change the result."""
 STRIDED = torch.strided
-_is_not: Callable[[object, object], bool] = is_not
 
 
 @dataclass(eq=False)
@@ -118,7 +116,7 @@ class BackwardCall:
 
     def asks_as(self, other: BackwardCall) -> bool:
         """Do two calls of ``grad()`` compute derivatives of the same output, with the same cotangents?"""
-        if len(self.roots) != len(other.roots) or any(map(_is_not, self.roots, other.roots)):
+        if [*map(id, self.roots)] != [*map(id, other.roots)]:
             return False
         if [edge[:2] for edge in self.edges] != [edge[:2] for edge in other.edges]:
             return False
@@ -127,7 +125,7 @@ class BackwardCall:
 
 
 def _is_same_seed(one: Tensor | None, other: Tensor | None) -> bool:
-    # Are two cotangents of one root equal? None means ones.
+    # Are two cotangents of one root known to be equal? None means ones.
     if one is other:
         return True
     given: Any = one if other is None else other

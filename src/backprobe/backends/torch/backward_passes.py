@@ -32,7 +32,7 @@ from backprobe.backends.torch.private import (
 from backprobe.backends.torch.tensors import combined, copied, grad_of
 
 MOST_OUTPUTS = 100
-"""The most outputs of ``grad()`` that a block distinguishes. Each has a gradient for every value."""
+"""The most outputs of ``grad()`` that a block distinguishes. Each may have a gradient for every value."""
 NO_PASS = -2  # the engine returns -1 if no pass is running
 STRIDED = torch.strided
 VERSION = attrgetter("_version")
@@ -87,14 +87,14 @@ class Passing:
     def __init__(self, keeps_history: bool, schedules: Schedules = NONE) -> None:
         self.keeps_history = keeps_history
         self.schedules = schedules
-        self.began: Callable[[BackwardCall], None] = _ignore
+        self.began: Callable[[BackwardCall], None] = lambda call: None
         self.thread = threading.get_ident()
         self.begins_inside = current_pass() >= 0  # did the block begin inside a pass, so all passes are nested?
         self.is_elsewhere = False  # has another thread called backward()?
         self.passes: dict[int, BackwardCall | None] = {}  # by the engine's number of a pass; None in other threads
         self.outputs: list[Output] = []
         self.left = 0  # the number of calls of ``grad()`` for outputs beyond the limit
-        self.output_of: dict[int, Output] = {}  # by the engine's number of a pass
+        self.output_of: dict[int, Output] = {}  # by the engine's number of a pass that belongs to a call that counts
         self._at(Output())  # an empty output receives the gradients until an output is known
         self.held: set[int] = set()  # ids of gradients that are stored as the same objects that arrived
         self.late: set[int] = set()  # numbers of places at which gradients are read after the user's hooks ran
@@ -138,9 +138,7 @@ class Passing:
 
     def is_counted(self) -> bool:
         """Does the running pass belong to a call that counts?"""
-        running = current_pass()
-        call = self.passes.get(running)
-        return call is not None and running in self.output_of
+        return current_pass() in self.output_of
 
     def take(self, number: int, at: int, is_users: bool, gradients: Sequence[Tensor | None], *_: Any) -> None:
         """Store the gradient at one of a node's places. Called by a hook or prehook of the node."""
@@ -153,8 +151,9 @@ class Passing:
         ``EdgeHooks``.
 
         The gradient is copied if the user may write to it, that is, if it is the cotangent of a pass or a result of
-        ``grad()``. For a custom backward, ``take`` has copied it before. Otherwise the object itself is held. While it
-        is held, the engine does not use it as a leaf's ``.grad``, to which later passes would add in place.
+        ``grad()``. For a custom backward, ``take`` has copied it before. Otherwise the first gradient of a place is
+        held itself. While it is held, the engine does not use it as a leaf's ``.grad``, to which later passes would add
+        in place.
         """
         if gradient is None or (current_pass() != self.running and not (self._counts() and number not in self.late)):
             return  # the hook does not count: it may have been removed when this pass started
@@ -364,10 +363,6 @@ def _unbatched(gradient: Tensor, size: int) -> Tensor:
     level = increment_vmap() - 1
     decrement_vmap()
     return remove_batch_dim(gradient, level, size, 0)
-
-
-def _ignore(call: BackwardCall) -> None:
-    """Do nothing. This function is used if no block observes the calls."""
 
 
 def _copied(gradient: Tensor | None) -> Tensor | None:

@@ -11,8 +11,8 @@ WORDS = "index out of range in self"
 
 
 def beyond_table(error: BaseException, frames: list[FrameType]) -> str | None:
-    """Return a note with the index, its place and the number of rows; None if the failing frame does not hold one table
-    and one index.
+    """Return a note with the index, its place and the number of rows; None for other errors, or if the failing frame
+    does not hold one table and one index that is beyond it.
     """
     if not isinstance(error, IndexError) or str(error) != WORDS or not frames:
         return None

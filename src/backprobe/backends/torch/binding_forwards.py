@@ -92,7 +92,7 @@ class BindingForward:
     """The reporting forward of one module, and its current listeners."""
 
     def __init__(self, module: Module, operations: bool) -> None:
-        """With ``operations``, operations without a name are reported too. Raises NoSource."""
+        """With ``operations``, operations without a name are reported too. Raises NoSource if there is no source."""
         self.module, self.operations, self.made_from = module, operations, definition(module)
         self.sites: Sequence[Site] = ()
         self.hearers: list[Hearer] = []

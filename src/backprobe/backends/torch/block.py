@@ -1,7 +1,7 @@
 """The tape of the block form: collects gradients in the ``backward()`` calls that the program makes itself.
 
-A prehook on the node of each captured edge records the gradient that arrives there, after the user's own hooks on the
-tensor have run.
+A hook at each captured edge records the gradient that arrives there. If the user has hooks on the tensor, it is the
+gradient after they have run: see ``EdgeHooks``. Leaves have hooks of their own.
 """
 
 from __future__ import annotations
@@ -24,16 +24,14 @@ from backprobe.backends.facts import Backward, Options, Root
 from backprobe.backends.random_states import put_back
 from backprobe.backends.torch import graph
 from backprobe.backends.torch.backward_call import CALLS, BackwardCall
-from backprobe.backends.torch.backward_passes import MOST_OUTPUTS, Passing, SharedLeaf
+from backprobe.backends.torch.backward_passes import MOST_OUTPUTS, Passing
 from backprobe.backends.torch.block_captures import BlockCaptures
 from backprobe.backends.torch.block_outcomes import AROUND, with_history
-from backprobe.backends.torch.block_partials import BlockPartials
-from backprobe.backends.torch.capture import Capture, ListenedLeaf, ViewWrite, gradient_edge, with_edges
+from backprobe.backends.torch.capture import Capture, ViewWrite, gradient_edge, with_edges
 from backprobe.backends.torch.checkpoints import computing_again, in_vain, to_compute_again
-from backprobe.backends.torch.gradient_hooks import EdgeHooks, put_hook
-from backprobe.backends.torch.graph import Key, key
+from backprobe.backends.torch.gradient_hooks import put_hook
+from backprobe.backends.torch.graph import key
 from backprobe.backends.torch.none_reads import NoneReads
-from backprobe.backends.torch.nonfinite_operations import Births
 from backprobe.backends.torch.parameter_updates import Updates
 from backprobe.backends.torch.partials import silent
 from backprobe.backends.torch.pipelines import NONE, schedules
@@ -41,9 +39,10 @@ from backprobe.backends.torch.private import (
     current_pass,
     nodes_made,
     queue_callback,
+    queue_last,
 )
 from backprobe.backends.torch.recheck import random_states
-from backprobe.backends.torch.scaling import Begun, Scaled, multiple
+from backprobe.backends.torch.scaling import multiple
 from backprobe.backends.torch.tape import NOTHING_PASSED, UPDATED
 from backprobe.backends.torch.trained_names import TrainedNames
 from backprobe.backends.torch.training import Census
@@ -71,34 +70,21 @@ def _traces(code: CodeType, file: str) -> bool:
 class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd):
     """PyTorch's ``BlockTape``."""
 
-    kept_gradients: NoneReads
     refused = ()
     useless: TorchUselessGradients | None = None
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
-        self.schedules = schedules(begins=self._half_begins, added=self._half_over)
+        self.schedules = schedules(begins=self._begin_leaves, added=self._half_over)
         self.passed = self.passing = Passing(options.create_graph, self.schedules)
         self.take, self.take_early = self.passing.take, self.passing.take_early
-        self.take_of_leaf, self.edge_hooks = self.passing.take_of_leaf, EdgeHooks()
-        self.numbers: dict[Key, int] = {}  # the numbers of the edges and nodes that have hooks
+        self.take_of_leaf = self.passing.take_of_leaf
         self.waiting: dict[Capture, Tensor] = {}  # floating-point captures that have no history yet
-        self.count = 0  # how many numbers were given to edges, nodes and leaves
         self.at_end: Backward | None = None  # the result of the pass that backprobe ran at the end of the block
-        self.listened: dict[int, ListenedLeaf] = {}  # the leaves with hooks, by id
         self.noticed: dict[Node, None] = {}  # the nodes at which passes have started
-        self.prehooked: set[int] = set()  # the numbers of edges whose nodes have a prehook
-        self.leaf_hooks: dict[int, Tensor] = {}  # the leaves with hooks, by the key of the hook
-        self.leaf_versions: list[int] = []  # the versions of these leaves when they were last examined
-        self.is_shared = False  # do several processes train together?
-        self.leaves: list[SharedLeaf] = []  # the leaves, if several processes train together
-        self.multiples: list[Begun] = []  # the roots of backward() that are a multiple of another value
-        self.scaled, self.listening = Scaled(), ExitStack()
-        self.births = Births(self.quiet) if options.nonfinite else None
+        self.listening = ExitStack()
         self.kept_gradients = NoneReads(self.passing)
         self.census = Census(self.passing, self.kept_gradients)
-        self.partials = BlockPartials(full=options.partials == "full") if options.partials else None
-        self.is_particular = bool(self.copies or options.nonfinite or options.partials)  # are further results needed?
 
     # Methods that are called while the block runs.
 
@@ -107,8 +93,7 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd):
         self.passing.began, self.passing.quiet = partial(self._begun, began), self.quiet
         self.is_shared = torch.distributed.is_available() and torch.distributed.is_initialized()
         steps = self.steps.listen(self.expose, self.look_at_exposed, self._look_at_leaves_written)
-        for handle in (*steps, *self.census.listen()):
-            self.hooks += (handle.hooks_dict_ref(), handle.id)
+        self.keep_hooks([*steps, *self.census.listen()])
         self.scaled.listen()
         if self.schedules is not NONE:
             self.listening.enter_context(self.schedules.listening())
@@ -174,7 +159,9 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd):
     hears = frozenset({"forward", "setup_context", "backward", "grad"})
 
     def entered(self, frame: FrameType) -> None:
-        """Observe a call of ``backward()``, even if no value in its graph has a name."""
+        """Observe a call of ``backward()`` or ``grad()``, even if no value in its graph has a name. Also note the
+        modules whose forward is entered.
+        """
         if frame.f_code in CALLS:
             call = BackwardCall.of(frame)
             if call.is_ours or call.is_transformed or not self.passing.is_open:
@@ -186,14 +173,12 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd):
             self.noticed.update(dict.fromkeys(new))
             handles: list[Any] = [node.register_prehook(self.passing.notice) for node in new]
             alone: list[Any] = [root for root in call.roots if root.grad_fn is None and root.requires_grad]
-            handles += [root.register_hook(self.passing.notice) for root in alone]
-            for handle in handles:
-                self.hooks += (handle.hooks_dict_ref(), handle.id)
+            self.keep_hooks([*handles, *(root.register_hook(self.passing.notice) for root in alone)])
         elif frame.f_code.co_name in ("forward", "setup_context"):
             self.census.runs.entered(frame)
 
     def _take_partials(self) -> None:
-        # Compute local partials, because the program is about to run backward.
+        # Compute local partials, because the program is about to run backward, and not inside another pass.
         if self.partials is not None and current_pass() < 0:
             with self.quiet(), self.passing.closed():
                 self.partials.take(self.is_shared)
@@ -293,19 +278,11 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd):
     def _compare_leaves(self) -> None:
         # If several processes train together, the gradient that backward stores in ``.grad`` differs from the one that
         # arrives at a leaf: it may be averaged, or belong to another tensor. It is read after all callbacks.
-        for leaf in self.leaves:
-            leaf.begin()
+        self._begin_leaves()
+        queue_last(self._take_leaves)
 
-        def over(again: bool) -> None:
-            if again:  # run after the callbacks that other code has queued
-                queue_callback(partial(over, False))
-            else:
-                self._take_leaves()
-
-        queue_callback(partial(over, True))
-
-    def _half_begins(self) -> None:
-        # Called when one half of a backward begins, which some pipeline schedules split into two.
+    def _begin_leaves(self) -> None:
+        # Called when a backward begins, or one of the halves into which some pipeline schedules split a backward.
         for leaf in self.leaves:
             leaf.begin()
 
@@ -348,7 +325,7 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd):
     def not_followed(self) -> Sequence[Reason]:
         left = str(self.passing.left)
         lost = [] if left == "0" else [Reason("outputs_not_kept", {"count": left, "most": str(MOST_OUTPUTS)})]
-        return [*lost, *self.schedules.seen(), *self.census.zeros(self.passing.calls), *self._useless()]
+        return [*lost, *self.schedules.notes, *self.census.zeros(self.passing.calls), *self._useless()]
 
     def _useless(self) -> Sequence[Reason]:
         # This must run even if it is unknown which parameters are trained: operations are judged too, and the data of
@@ -406,7 +383,7 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd):
 
     def release(self) -> None:
         if self.births is not None:
-            self.keep_hooks(self.births)
+            self.keep_hooks(self.births.handles)
         self.edge_hooks.release()
         super().release()
         self.scaled.stop()

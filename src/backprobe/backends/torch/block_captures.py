@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge, Node
 
-from backprobe.backends.facts import Around
+from backprobe.backends.facts import Around, Options
 from backprobe.backends.torch import own_modes
 from backprobe.backends.torch.backward_passes import SharedLeaf
 from backprobe.backends.torch.block_outcomes import BlockOutcomes
@@ -34,26 +34,19 @@ IS_VIEW = Tensor._is_view
 class BlockCaptures(BlockOutcomes):
     """The part of a block's tape that captures tensors and puts hooks at their edges."""
 
-    edge_hooks: EdgeHooks
-    count: int
-    """How many numbers have been given to edges and leaves."""
-
-    listened: dict[int, ListenedLeaf]
-    """The leaves with hooks, by identity."""
-
-    leaf_hooks: dict[int, Tensor]
-    """The tensors of the leaves with hooks, by the key of the hook."""
-
-    leaf_versions: list[int]
-    """The versions of the tensors in ``leaf_hooks``, when these were compared last."""
-
-    prehooked: set[int]
-    """The numbers of edges with a prehook at their node."""
-
-    leaves: list[SharedLeaf]
     take: Callable[..., None]
     take_early: Callable[..., None]
     take_of_leaf: Callable[..., None]
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self.edge_hooks = EdgeHooks()
+        self.count = 0  # how many numbers were given to edges, nodes and leaves
+        self.listened: dict[int, ListenedLeaf] = {}  # the leaves with hooks, by id
+        self.leaf_hooks: dict[int, Tensor] = {}  # the leaves with hooks, by the key of the hook
+        self.leaf_versions: list[int] = []  # the versions of these leaves when they were last examined
+        self.prehooked: set[int] = set()  # the numbers of edges whose nodes have a prehook
+        self.leaves: list[SharedLeaf] = []  # the leaves, if several processes train together
 
     def capture(
         self,

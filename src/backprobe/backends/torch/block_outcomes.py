@@ -10,11 +10,11 @@ from typing import Any
 from torch import Tensor
 from torch.autograd.graph import Node
 
-from backprobe.backends.facts import Backward, Outcome, OwnCall, OwnPass
+from backprobe.backends.facts import Backward, Options, Outcome, OwnCall, OwnPass
 from backprobe.backends.outcomes import Outcomes
 from backprobe.backends.protocol import BlockTape
 from backprobe.backends.torch import graph, lost_hooks
-from backprobe.backends.torch.backward_passes import Output, Passing
+from backprobe.backends.torch.backward_passes import Output
 from backprobe.backends.torch.block_partials import BlockPartials, seeds
 from backprobe.backends.torch.capture import Capture, gradient_edge, with_edges
 from backprobe.backends.torch.checkpoints import IN_VAIN
@@ -41,7 +41,8 @@ OF_NUMBER = attrgetter("status", "why", "in_vain", "unasked", "version")  # fiel
 
 
 def with_history(capture: Capture) -> Capture:
-    # Return the capture as reentrant checkpoints recomputed it. A capture may have been recomputed several times.
+    # Return the capture in its state after backward. If reentrant checkpoints have recomputed it, perhaps several
+    # times, it has the history or the reason of the recomputed capture.
     again = None if capture.again is None else with_history(capture.again)
     if again is not None and again.edge is not None:
         return again.but(version=capture.version, alias=capture.alias, snapshot=capture.snapshot, calls=capture.calls)
@@ -59,23 +60,18 @@ def with_history(capture: Capture) -> Capture:
 class BlockOutcomes(TorchTape, BlockTape):
     """The part of a block's tape that reports the results of backward."""
 
-    passing: Passing
-    numbers: dict[Key, int]
-    """The numbers of the edges and nodes that have hooks."""
-
     census: Census
     kept_gradients: NoneReads
-    multiples: list[Begun]
-    """The roots of ``backward()`` that are a multiple of another value."""
 
-    scaled: Scaled
-    is_shared: bool
-    """Do several processes work together?"""
-
-    partials: BlockPartials | None
-    births: Births | None
-    is_particular: bool
-    """Does backward require more than collecting gradients?"""
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self.numbers: dict[Key, int] = {}  # the numbers of the edges and nodes that have hooks
+        self.is_shared = False  # do several processes train together?
+        self.multiples: list[Begun] = []  # the roots of backward() that are a multiple of another value
+        self.scaled = Scaled()
+        self.births = Births(self.quiet) if options.nonfinite else None
+        self.partials = BlockPartials(full=options.partials == "full") if options.partials else None
+        self.is_particular = bool(self.copies or options.nonfinite or options.partials)  # are further results needed?
 
     def of_output(self, columns: Columns, output: Output) -> Backward:
         # Return the results of the calls for one output.

@@ -17,16 +17,14 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from backprobe.backends.facts import Backward
-from backprobe.backends.immutable import largest
 from backprobe.backends.random_states import put_back
 from backprobe.backends.torch import graph, tensors
 from backprobe.backends.torch.backward_call import BackwardCall
 from backprobe.backends.torch.capture import Capture, with_edges
 from backprobe.backends.torch.gradient_hooks import Arrivals
 from backprobe.backends.torch.graph import Key, by_edge, key
-from backprobe.backends.torch.partials import PartialsPass, compare, link, product, rounding, stopped
+from backprobe.backends.torch.partials import Flows, PartialsPass, compare, link, product, rounding, stopped
 from backprobe.backends.torch.recheck import random_states
-from backprobe.backends.torch.tensors import numbers
 from backprobe.record.inputs import Edge, PathSums
 from backprobe.record.quoted_errors import said_by
 from backprobe.record.reasons import Reason
@@ -92,8 +90,9 @@ class BlockPartials:
 
         ``begun`` are the cotangents with which the pass started.
         """
-        found = Links(with_edges(captures), dict(enumerate(grads)), {at: [seed] for at, seed in begun.items()})
-        found.unknown.update([at for at, one in enumerate(captures) if one.geometry is not None or one.writes])
+        into = Flows({at: [seed] for at, seed in begun.items()})
+        found = Links(with_edges(captures), dict(enumerate(grads)), into)
+        into.unknown.update([at for at, one in enumerate(captures) if one.geometry is not None or one.writes])
         for at, sources in enumerate(inputs):
             edge = found.captures[at].edge
             if edge is not None and sources:
@@ -113,18 +112,13 @@ def may_wait(edge: GradientEdge, captures: Sequence[Capture], recorded: Mapping[
 
 @dataclass
 class Links:
-    """The edges into captures, by position, the contributions to each capture, and the captures whose contributions are
-    not all known.
-    """
+    """The edges into captures, by position, and the contributions to each capture."""
 
     captures: Sequence[Capture]
     grads: Mapping[int, Tensor | None]
-    flowing: dict[int, list[Tensor]]
+    into: Flows
     edges: dict[int, list[Edge]] = field(default_factory=dict)
     notes: list[tuple[int, Reason]] = field(default_factory=list)
-    unknown: set[int] = field(default_factory=set)
-    coarse: dict[int, float] = field(default_factory=dict)
-    residue: dict[int, float] = field(default_factory=dict)
 
     def add(self, at: int, sources: Sequence[int], local: Local) -> None:
         consumer, arrived = self.captures[at], self.grads[at]
@@ -136,12 +130,10 @@ class Links:
             flow = None
             if block is not None and arrived is not None and fits(block, arrived, source):
                 flow = product(arrived, block, tuple(source.tensor.shape), rounding(consumer))[0]
-                self.flowing.setdefault(one, []).append(flow)
-                self.coarse[one] = max(self.coarse.get(one, 0.0), rounding(consumer))
-                left = rounding(consumer) * largest(numbers(arrived))
-                self.residue[one] = max(self.residue.get(one, 0.0), left)
+                self.into.flowing.setdefault(one, []).append(flow)
+                self.into.come_from(consumer, arrived, [one])
             elif arrived is not None:
-                self.unknown.add(one)
+                self.into.unknown.add(one)
             own.append(link(consumer, one, source, block, flow))
         self.edges[at] = own
 
@@ -152,12 +144,10 @@ class Links:
         return replace(passed, outcomes=outcomes, sums=self.sums(), notes=(*passed.notes, *self.notes))
 
     def sums(self) -> PathSums | None:
-        """Do the contributions into each value sum to its gradient?"""
+        """Compare the gradient of each value with the sum of the contributions into it."""
         arrived = {key(one.edge): self.grads[at] for at, one in enumerate(self.captures) if one.edge is not None}
         recorded = by_edge(self.captures)
-        return compare(
-            self.captures, recorded, Arrivals(arrived, {}, {}), self.flowing, self.unknown, self.coarse, self.residue
-        )
+        return compare(self.captures, recorded, Arrivals(arrived, {}, {}), self.into)
 
 
 def fits(block: Tensor, arrived: Tensor, source: Capture) -> bool:
@@ -168,9 +158,10 @@ def fits(block: Tensor, arrived: Tensor, source: Capture) -> bool:
 
 
 def seeds(captures: Sequence[Capture], begun_at: Sequence[int], calls: Sequence[BackwardCall]) -> dict[int, Tensor]:
-    """Return the cotangents with which a pass started, by position; ones if none was passed.
+    """Return the cotangents with which the calls for one output started, by the positions of their captures; ones if
+    none was passed.
 
-    What several calls of ``backward()`` start with is summed. Several calls of ``grad()`` are one pass.
+    The cotangents of several calls of ``backward()`` are summed. Several calls of ``grad()`` start with the same ones.
     """
     if len(calls) > 1 and not calls[0].is_grad:
         edges = with_edges([captures[at] for at in begun_at])

@@ -115,14 +115,12 @@ class TorchBridges(Bridges):
             one.data.copy_(_elsewhere(one.detach(), by))
 
     def kept(self, value: Any) -> Any:
-        made = filled(
-            value,
-            lambda leaf: (
-                leaf.clone()
-                if _is_tensor(leaf) and not leaf.is_leaf
-                else (leaf.copy() if type(leaf).__module__ == "numpy" and hasattr(leaf, "copy") else None)
-            ),
-        )
+        def one(leaf: Any) -> Any | None:
+            if _is_tensor(leaf):
+                return None if leaf.is_leaf else leaf.clone()
+            return leaf.copy() if type(leaf).__module__ == "numpy" and hasattr(leaf, "copy") else None
+
+        made = filled(value, one)
         return value if made is None else made
 
     def begin(self) -> None:

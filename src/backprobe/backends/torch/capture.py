@@ -142,7 +142,7 @@ class ViewWrite:
 
 
 def version(tensor: Tensor) -> int:
-    """The version counter. Inference tensors have none, and cannot be written outside of inference mode."""
+    """The version counter; 0 for inference tensors, which have none and cannot be written outside of inference mode."""
     try:
         return tensor._version
     except RuntimeError:
@@ -165,12 +165,7 @@ def memories(tensors: Sequence[Tensor]) -> list[int]:
 
 FORMAT, PLACE = attrgetter("layout", "is_nested"), attrgetter("_cdata")
 TOKENS = (None,) * (len(GradientEdge._fields) - 2)  # newer releases have fields for objects that keep the node alive
-make = tuple.__new__
-
-
-def edge_at(node: Node, number: int) -> GradientEdge:
-    """``GradientEdge(node, number)``, bypassing the named tuple's slower constructor."""
-    return make(GradientEdge, (node, number, *TOKENS))
+make = tuple.__new__  # makes a named tuple, and is faster than its own constructor
 
 
 def gradient_edge(tensor: Tensor) -> GradientEdge | None:
@@ -183,7 +178,7 @@ def gradient_edge(tensor: Tensor) -> GradientEdge | None:
         return None
     node = tensor.grad_fn
     if node is not None and not isinstance(node, WRITTEN_IN_PYTHON):
-        return edge_at(node, tensor.output_nr)
+        return make(GradientEdge, (node, tensor.output_nr, *TOKENS))
     has_views = tensor.layout is torch.strided and not tensor.is_nested
     if has_views and (node is not None or not tensor._is_view()):
         with torch.inference_mode(False):  # PyTorch creates a view of a leaf to find its edge

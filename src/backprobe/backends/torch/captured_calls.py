@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from typing import Any
@@ -26,7 +26,6 @@ from backprobe.backends.captures import (
 )
 from backprobe.backends.random_states import OF_PYTHON, RandomNumbers, RandomState, put_back
 from backprobe.backends.replay import Replay
-from backprobe.backends.torch.capture import version
 from backprobe.backends.torch.guarded_calls import (
     CallState,
     GivenTensor,
@@ -62,7 +61,9 @@ def kept(tensor: Tensor, **facts: Any) -> KeptTensor:
 
 
 def result(tensor: Tensor) -> Result:
-    """Return the facts by which two tensors are compared: the bits of the numbers, with all NaN treated as equal."""
+    """Return the facts by which two tensors are compared. ``digest`` is that of the numbers' bits, with all NaN treated
+    as equal; an empty text if the bits of such a tensor cannot be read.
+    """
     tensor = tensor.detach()
     about = describe(tensor)
     counts = unfit({"": tensor}).get("", Nonfinite(0, 0, tensor.numel()))
@@ -143,7 +144,7 @@ class TorchCaptures(Captures):
             path = f"{'kwargs' if path.startswith('.1') else 'args'}{path[2:]}"
             if not isinstance(one, GivenTensor):
                 return one
-            if version(one.numbers) != one.version:
+            if one.is_written():
                 left_out.append(f"{path} of {where}: it was {SINCE} the forward began")
                 return None
             return kept(one.numbers, trained=one.requires_grad)
@@ -164,14 +165,14 @@ class TorchCaptures(Captures):
                 "grad": state.has_history,
                 "default_dtype": str(torch.get_default_dtype()).removeprefix("torch."),
             },
-            {path: result(one.numbers) for path, one in call.returned.items() if version(one.numbers) == one.version},
+            {path: result(one.numbers) for path, one in call.returned.items() if not one.is_written()},
         )
 
     def misfits(self, model: Any, step: CapturedStep) -> Sequence[MisfitParameter]:
         found = []
-        names = ModulesByPath(model)
+        modules = modules_by_path(model)
         for path in dict.fromkeys(call.path for call in step.calls):
-            module = names.module(path)
+            module = modules.get(_plain_name(path))
             if module is None:
                 found.append(MisfitParameter(path, (), None))
                 continue
@@ -191,9 +192,9 @@ class TorchCaptures(Captures):
         return found
 
     def calls(self, model: Any, step: CapturedStep) -> Sequence[TorchReplayedCall]:
-        names = ModulesByPath(model)
+        modules = modules_by_path(model)
         parameters = {id(one): _parameter(one) for one in step.parameters.values() if one.tensor is not None}
-        return [TorchReplayedCall(names, call, step, parameters) for call in step.calls]
+        return [TorchReplayedCall(modules, call, step, parameters) for call in step.calls]
 
     def run(self, model: Any, step: CapturedStep, calls: Sequence[Any]) -> RanCalls:
         replay = Replay(_Torch, model, draws_anew=False)
@@ -246,15 +247,9 @@ class _Torch:
     state = TorchState
 
 
-class ModulesByPath:
-    """The modules of a model by path. Paths ignore the wrappers of compiled and distributed modules."""
-
-    def __init__(self, model: Module) -> None:
-        self.parts = {_plain_name(path): part for path, part in reversed(structure(model).parts)}
-
-    def module(self, path: str) -> Module | None:
-        """Return the module at a path; None if there is none."""
-        return self.parts.get(_plain_name(path))
+def modules_by_path(model: Module) -> dict[str, Module]:
+    """Return the modules of a model by plain name: without the wrappers of compiled and distributed modules."""
+    return {_plain_name(path): part for path, part in reversed(structure(model).parts)}
 
 
 def _buffers(module: Module) -> list[tuple[str, Tensor]]:
@@ -285,35 +280,32 @@ class ReplayedState(CallState):
     """The state from which a stored call starts. Its parameters replace those of the model during the call."""
 
     def __init__(
-        self, names: ModulesByPath, call: CapturedCall, step: CapturedStep, parameters: Mapping[int, Parameter]
+        self, modules: Mapping[str, Module], call: CapturedCall, step: CapturedStep, parameters: Mapping[int, Parameter]
     ) -> None:
-        module = names.module(call.path)
-        assert module is not None
         states = {name: write for name, (_, write) in named_states(call.random).items()}
         self.random = RandomNumbers(())
         self.random.states = [(states[name], _state_of(one)) for name, one in call.random.items() if name in states]
         self.buffers = [
             (part, name, _here(call.state[full]))
-            for full, part, name in _places(names, call.state)
+            for full, part, name in _places(modules, call.state)
             if call.state[full].tensor is not None
         ]
         self.parameters = [
             (part, name, parameters[id(step.parameters[full])])
-            for full, part, name in _places(names, step.parameters)
+            for full, part, name in _places(modules, step.parameters)
             if id(step.parameters[full]) in parameters
         ]
         self.autocast = [_autocast(*one) for one in call.modes["autocast"]]
         training = {_plain_name(path) for path in call.modes["training"]}
-        self.training = [(part, _plain_name(path) in training) for path, part in structure(module).parts]
+        inside = structure(modules[_plain_name(call.path)]).parts
+        self.training = [(part, _plain_name(path) in training) for path, part in inside]
         self.has_history = call.modes["grad"]
         self.dtype = getattr(torch, call.modes["default_dtype"])
 
     @contextmanager
     def restored(self) -> Iterator[None]:
-        dtype, own = (
-            torch.get_default_dtype(),
-            [(part, name, part._parameters[name]) for part, name, _ in self.parameters],
-        )
+        dtype = torch.get_default_dtype()
+        own = [(part, name, part._parameters[name]) for part, name, _ in self.parameters]
         for part, name, parameter in self.parameters:
             part._parameters[name] = parameter
         torch.set_default_dtype(self.dtype)
@@ -330,12 +322,11 @@ class TorchReplayedCall(TorchGuardedCall):
     """A stored call in the form that guards use."""
 
     def __init__(
-        self, names: ModulesByPath, call: CapturedCall, step: CapturedStep, parameters: Mapping[int, Parameter]
+        self, modules: Mapping[str, Module], call: CapturedCall, step: CapturedStep, parameters: Mapping[int, Parameter]
     ) -> None:
-        module = names.module(call.path)
-        assert module is not None
+        module = modules[_plain_name(call.path)]
         self.of, self.module, self.path = GuardedModule(module, call.path), module, call.path
-        self.state = ReplayedState(names, call, step, parameters)
+        self.state = ReplayedState(modules, call, step, parameters)
         self.given = refilled(call.given, lambda one: _given(one) if isinstance(one, KeptTensor) else one)
         self.gradients = {path: _here(one) for path, one in call.gradients.items()}
         self.known = {_plain_name(name): name for name in step.parameters}
@@ -345,7 +336,9 @@ class TorchReplayedCall(TorchGuardedCall):
         return None
 
     def named_gradients(self) -> dict[str, Tensor]:
-        """Return the present gradients of the module's parameters, by the names in the file."""
+        """Return the present gradients of the module's parameters, by name. Parameters in the file have the names that
+        they have there.
+        """
         found = {}
         for name, parameter in structure(self.module).parameters:
             gradient, full = grad_of(parameter), under(self.path, name)
@@ -357,7 +350,8 @@ class TorchReplayedCall(TorchGuardedCall):
 def _differentiated(
     calls: Sequence[TorchReplayedCall], outputs: Sequence[Mapping[str, Tensor]]
 ) -> tuple[dict[str, Result], Any]:
-    # Run one backward pass through all calls. It starts from their outputs, with the stored gradients of these outputs.
+    # Run one backward pass through all calls. It starts from their outputs for which gradients are stored, with
+    # these gradients. The ``.grad`` of all parameters is None before.
     begun: list[Tensor] = []
     came: list[Tensor] = []
     for call, each in zip(calls, outputs, strict=True):
@@ -419,15 +413,13 @@ def _state_of(state: Any) -> Any:
     return copied(state.tensor) if isinstance(state, KeptTensor) else state
 
 
-def _places(names: ModulesByPath, wanted: Mapping[str, Any]) -> list[tuple[str, Module, str]]:
-    # Return for each name in a file the module of the model that holds the tensor, and the tensor's name there.
-    found = []
+def _places(modules: Mapping[str, Module], wanted: Iterable[str]) -> Iterator[tuple[str, Module, str]]:
+    # Yield each name in a file whose module the model has, with that module and the tensor's name in it.
     for full in wanted:
         around, _, name = full.rpartition(".")
-        part = names.module(around)
+        part = modules.get(_plain_name(around))
         if part is not None:
-            found.append((full, part, name))
-    return found
+            yield full, part, name
 
 
 def _device(name: str) -> torch.device:
@@ -445,8 +437,7 @@ def _here(one: KeptTensor) -> Tensor:
 
 
 def _given(one: KeptTensor) -> GivenTensor:
-    tensor = _here(one)
-    return GivenTensor(tensor.requires_grad_(bool(one.facts["trained"])) if one.facts["trained"] else tensor)
+    return GivenTensor(_here(one).requires_grad_(bool(one.facts["trained"])))
 
 
 def _parameter(one: KeptTensor) -> Parameter:
@@ -454,7 +445,7 @@ def _parameter(one: KeptTensor) -> Parameter:
 
 
 def _autocast(kind: str, is_enabled: bool, dtype: str) -> tuple[str, bool, torch.dtype]:
-    # Return the autocast settings for this machine. Without a GPU, settings for CUDA apply to the CPU.
+    # Return the autocast settings for this machine. Without a GPU, enabled settings for CUDA apply to the CPU.
     known: torch.dtype = getattr(torch, dtype)
     gone = kind == "cuda" and is_enabled and not torch.cuda.is_available()
     return ("cpu" if gone else kind), is_enabled, known

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Collection, Iterator
+from itertools import chain
 from types import FunctionType
 from typing import Any
 
 from torch.nn import Module
 
+from backprobe.backends.pure_calls import contents
 from backprobe.backends.torch.dynamo import WRAPPED_FORWARD, OptimizedModule, compiled_codes, has_compiled
 from backprobe.backends.torch.tensors import grad_of
 from backprobe.backends.torch.watched_selection import watched_parts
@@ -25,7 +27,7 @@ class CompiledBefore:
 
     def around(self, model: Module, heard: Collection[Module]) -> str | None:
         """Return the name of a module or function, compiled earlier, that ran a part of a model in which no module was
-        observed.
+        observed; None if there is none.
 
         This searches all objects of the process. It is not repeated for the same parts in later steps, because objects
         created later cannot have run before the watch.
@@ -66,14 +68,9 @@ def _code(forward: Callable[..., Any]) -> Any:
 
 
 def _reached(function: FunctionType) -> Iterator[Any]:
-    # Yield the objects behind the global and free names in a function's code.
-    for cell in function.__closure__ or ():
-        try:
-            yield _unwrapped(cell.cell_contents)
-        except ValueError:  # the cell is empty
-            continue
-    for name in function.__code__.co_names:
-        yield _unwrapped(function.__globals__.get(name))
+    # Return the objects behind the global and free names in a function's code; None for a name without an object.
+    free = map(contents, function.__closure__ or ())
+    return map(_unwrapped, chain(free, map(function.__globals__.get, function.__code__.co_names)))
 
 
 def _unwrapped(value: Any) -> Any:

@@ -113,9 +113,9 @@ MANY = 64  # rows in one array
 class CompiledRows:
     """The rows into which compiled code merges statistics, by place. On a CPU they are adjacent in NumPy arrays.
 
-    Each row is a tensor and an attribute. Dynamo guards only on the attributes that the code uses, so rows that are
-    created during tracing do not invalidate the code. It also guards on ``name``, so code compiled for another object
-    is compiled again for this one.
+    Each row is a tensor in an attribute of its own. Dynamo guards only on the attributes that the code uses, so rows
+    that are created during tracing do not invalidate the code. It also guards on ``name``, so code compiled for another
+    object is compiled again for this one.
     """
 
     def __init__(self) -> None:

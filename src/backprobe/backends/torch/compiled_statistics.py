@@ -37,21 +37,17 @@ class CompiledStatistics:
 
     def __init__(self, is_known: Callable[[int], bool], wanted: Callable[[int, str], Places]) -> None:
         self.values, self.gradients = CompiledRows(), CompiledRows()
-        self.wanted = wanted
 
         def place(module: int, keys: tuple[str, ...], device: str) -> Places:
-            return self._place(module, "".join(f".{quote(key)}" for key in keys), device)
+            places = wanted(module, "".join(f".{quote(key)}" for key in keys))
+            for at, rows in zip(places, (self.values, self.gradients), strict=True):
+                if at != NONE:
+                    rows.make(at, device)
+            return places
 
         # these functions run during tracing, and are not part of the graph
         self.knows: Callable[[int], bool] = compiler.assume_constant_result(lambda module: is_known(module))
         self.place: Callable[[int, tuple[str, ...], str], Places] = compiler.assume_constant_result(place)
-
-    def _place(self, module: int, path: str, device: str) -> Places:
-        places = self.wanted(module, path)
-        for place, rows in zip(places, (self.values, self.gradients), strict=True):
-            if place != NONE:
-                rows.make(place, device)
-        return places
 
 
 # The following functions are traced by Dynamo, so they use only plain code that Dynamo can trace line by line.
@@ -108,8 +104,8 @@ def leave_alone(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def without_warning_of_hooks() -> Iterator[None]:
-    """Suppress PyTorch's warning that global hooks also see the wrapper of a compiled model, because the hook here
-    ignores it.
+    """Inside this context PyTorch does not warn that global hooks also see the wrapper of a compiled model. The hook
+    here ignores the wrapper.
     """
     warnings.filterwarnings("ignore", r"Using `torch\.compile\(module\)` when there are global hooks", UserWarning)
     filters: Any = warnings.filters

@@ -21,7 +21,7 @@ from torch.nn import Module
 
 from backprobe.backends.pure_calls import contents, is_users
 from backprobe.backends.torch.applied import applied
-from backprobe.backends.torch.graph import all_nodes, is_torchs, operation
+from backprobe.backends.torch.graph import all_nodes, givers_of, is_torchs, operation
 from backprobe.backends.torch.private import FUNCTIONS_MADE
 from backprobe.backends.torch.tensors import dense, is_there
 from backprobe.backends.user_lines import source_at, users_line
@@ -53,17 +53,12 @@ class Givers:
         """For each node, the nodes that pass gradients to it. The result is empty if no node's backward is written in
         Python.
         """
-        found: dict[Node, list[Node]] = {}
         nodes = all_nodes(self.roots)
-        for node in nodes if any(isinstance(node, BackwardCFunction) for node in nodes) else ():
-            for follower, _ in node.next_functions:
-                if follower is not None:
-                    found.setdefault(follower, []).append(node)
-        return found
+        return givers_of(nodes) if any(isinstance(node, BackwardCFunction) for node in nodes) else {}
 
     def unrecorded(self) -> list[Reason]:
-        """Return notes on functions that the program's own backwards call. Their operations are not recorded, because
-        autograd runs them without recording.
+        """Return notes on functions that the program's own backwards call. Nothing is recorded of what these functions
+        do, because they run during the backward pass.
         """
         found: dict[ByHand, dict[str, None]] = {}
         for node in {giver: None for givers in self.of.values() for giver in givers}:
@@ -73,7 +68,8 @@ class Givers:
         return [reason("backward_unrecorded", [one], names=listed([*names])) for one, names in found.items() if names]
 
     def by_hand(self, node: Node) -> tuple[ByHand, ...]:
-        """Return the nearest custom functions on all paths from the roots to a node, if each path has one.
+        """Return the nearest custom functions on all paths from the roots to a node. Return nothing if a path has none,
+        or if one of them is PyTorch's own.
 
         If no gradient arrives at the node, these functions must have returned None, because PyTorch's own operations
         pass on every gradient that they receive.
@@ -99,8 +95,8 @@ NOTHING_GIVEN = Reason("nothing_given")
 
 
 def unasked() -> Source | None:
-    """Return the user's line that applies the custom function that is running, if no tensor argument requires a
-    gradient. Autograd then keeps no history, even for tensors in lists and objects.
+    """Return the user's line that applies the outermost custom function that is running, if none of its tensor
+    arguments requires a gradient. Autograd then keeps no history, even for tensors in lists and objects.
     """
     around = [*applied(sys._getframe(1))]
     return None if not around or around[-1].is_asked else users_line(around[-1].caller)
@@ -114,7 +110,7 @@ def reason(code: str, functions: Sequence[ByHand], **fields: str) -> Reason:
 
 
 _KNOWN: dict[str, ref[type] | None] = {}
-"""The program's own class that was found in the last search. The key is PyTorch's count of functions at that time."""
+"""A class of the program that the last search found, if any. The key is PyTorch's count of functions then."""
 
 
 def are_users() -> bool:
@@ -150,7 +146,7 @@ def zero_by_hand(leaves: Iterable[tuple[Any, Node, Tensor]], givers: Givers) -> 
 
 
 def is_zero(gradient: Tensor) -> bool:
-    """Is every number of the gradient zero?"""
+    """Is every number of the gradient zero? False if it has no numbers, or none that can be read."""
     return (
         is_there(gradient)
         and gradient.numel() > 0
@@ -198,6 +194,6 @@ def instructions(code: CodeType) -> Iterator[dis.Instruction]:
 
 
 def _first_line(code: CodeType) -> int:
-    # Return the line of ``def``, after the decorators.
+    # Return the line of ``def``, after the decorators; the first line if ``def`` is not near it.
     lines = range(code.co_firstlineno, code.co_firstlineno + 10)
     return next((at for at in lines if source_at(code.co_filename, at).text.startswith("def ")), code.co_firstlineno)

@@ -2,7 +2,7 @@
 
 This follows PyTorch's own conventions: a function whose name ends in one underscore writes to its first argument,
 ``out=`` is the tensor that is written, and ``inplace=True`` means that the input is written. Functions outside of
-PyTorch are unknown.
+PyTorch are unknown, except Python's operators and some builtins.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from traceback import walk_tb
 from types import FrameType
 from typing import Any
 
@@ -26,7 +27,7 @@ from backprobe.backends.torch.graph import LEAF, by_edge, key
 from backprobe.backends.torch.loss_scalers import not_updated
 from backprobe.backends.torch.optimizer_steps import OptimizerStep
 from backprobe.backends.torch.saved_tensors import as_they_were, broken
-from backprobe.backends.user_lines import source_at
+from backprobe.backends.user_lines import users_line_of
 from backprobe.record.source import Source
 from backprobe.source.user_code import package
 
@@ -45,7 +46,7 @@ KINDS = {
     "dtype can require gradients": "integer_leaf",
     "of floating point and complex dtype can require gradients": "integer_leaf",
 }
-"""Parts of messages of PyTorch 2.6 to 2.13, and the kind of failure that each means."""
+"""Parts of the messages of PyTorch since 2.6, and the kind of failure that each means."""
 
 NO_RULE = re.compile(r"derivative for (?:aten::|')(\w+).* is not implemented")
 """PyTorch's message about an operation that has no derivative, which includes the operation's name."""
@@ -189,20 +190,12 @@ def _in_custom_backward(error: BaseException) -> bool:
 
 def _frames(error: BaseException) -> list[FrameType]:
     # Return the frames through which an error passed, innermost last.
-    frames, step = [], error.__traceback__
-    while step is not None:
-        frames.append(step.tb_frame)
-        step = step.tb_next
-    return frames
+    return [frame for frame, _ in walk_tb(error.__traceback__)]
 
 
 def _line(error: BaseException) -> tuple[Source, ...]:
-    # Return the innermost of the program's own lines through which an error passed.
-    found, step = None, error.__traceback__
-    while step is not None:
-        if package(step.tb_frame.f_code.co_filename) is None:
-            found = source_at(step.tb_frame.f_code.co_filename, step.tb_lineno)
-        step = step.tb_next
+    # Return the innermost of the program's own lines through which an error passed, if there is one.
+    found = users_line_of(error.__traceback__)
     return () if found is None else (found,)
 
 
@@ -246,7 +239,8 @@ def _start(tensor: Tensor) -> tuple[int, int]:
 
 
 def _carried(known: KnownCaptures, roots: Sequence[Tensor]) -> tuple[int, ...]:
-    # Return the values computed before the last call of backward, from which later values were computed.
+    # Return the values computed before the last call of backward, from which the roots were computed: on each path from
+    # a root, the first such value.
     #
     # Only results of operations count, because parameters are kept from step to step anyway.
     captures = known.captures
@@ -318,8 +312,8 @@ def _freed(known: KnownCaptures, roots: Sequence[Tensor], calls: Sequence[Backwa
 
 
 def _freed_before(known: KnownCaptures, roots: Sequence[Tensor], start: int) -> Failure | None:
-    # Return the facts about nodes that were freed before the recording started. Called if no recorded call has freed
-    # anything.
+    # Return the facts about nodes that were freed before the recording started; None if there are none. Called if no
+    # recorded call went through the nodes behind these roots.
     #
     # The failing call also frees nodes, but it stops at a node that was freed before.
     survivors: dict[int, None] = {}
@@ -384,13 +378,9 @@ def _unused(
 
 
 def _call(error: BaseException) -> FrameType | None:
-    # Return the frame of the call of ``backward`` or ``grad`` that raised.
-    found, step = None, error.__traceback__
-    while step is not None:
-        if step.tb_frame.f_code in CALLS:
-            found = step.tb_frame
-        step = step.tb_next
-    return found
+    # Return the frame of the innermost call of ``backward`` or ``grad`` through which an error passed; None if there is
+    # none.
+    return next((frame for frame in reversed(_frames(error)) if frame.f_code in CALLS), None)
 
 
 def _tensors(call: FrameType | None, *names: str) -> list[Tensor]:

@@ -8,7 +8,7 @@ import heapq
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from torch import Tensor
@@ -179,6 +179,19 @@ def all_nodes(roots: Iterable[Node]) -> list[Node]:
     return list(seen)
 
 
+def walked(roots: Iterable[Node], is_passed: Callable[[Node], bool]) -> set[Node]:
+    """Return the nodes that backward from these nodes may reach through nodes for which ``is_passed`` is true. The
+    nodes that it would have to pass next are included.
+    """
+    pending, found = [*roots], set[Node]()
+    while pending:
+        node = pending.pop()
+        if node not in found:
+            found.add(node)
+            pending += [one for one, _ in node.next_functions if one is not None] if is_passed(node) else ()
+    return found
+
+
 def is_older(output: Tensor, start: int) -> bool:
     """Does backward go through nodes that were created before this count of nodes? The program may then run backward
     through them again.
@@ -207,37 +220,49 @@ def first_uses(roots: Iterable[Node]) -> tuple[dict[int, int], float]:
 def leading_to_lost(
     made: Iterable[Node], reached: Iterable[Node], lost: Iterable[Tensor], spared: Set[int] = frozenset()
 ) -> set[Node]:
-    """Return the nodes before ``made`` that lead to a leaf which backward from ``reached`` does not reach.
+    """Return the nodes behind ``made`` that lead to a leaf which backward from ``reached`` does not reach.
 
-    ``lost`` are leaves at which no gradient arrived, although the graph may lead to them, because a reentrant
-    checkpoint may hide some paths. A leaf that was frozen since does not count. Leaves in ``spared``, by id, count as
-    reached.
+    ``lost`` are leaves at which no gradient arrived, although the graph may lead to them. A reentrant checkpoint may
+    hide the path to such a leaf, so nodes that lead to one are returned too. A leaf that was frozen since does not
+    count. Leaves in ``spared``, by id, count as reached.
     """
     known = set(map(id, leaves(all_nodes(reached))))
     known.difference_update(map(id, lost))
     known |= spared
-    users: dict[Node, list[Node]] = {}
-    pending = []
-    for node in all_nodes(made):
-        for follower, _ in node.next_functions:
-            if follower is not None:
-                users.setdefault(follower, []).append(node)
-        if (
-            any(leaf.requires_grad and id(leaf) not in known for leaf in leaves([node]))
-            or node.name() == "CheckpointFunctionBackward"
-        ):
-            pending.append(node)
-    found = set(pending)
+    nodes = all_nodes(made)
+    ends = {
+        node
+        for node in nodes
+        if any(leaf.requires_grad and id(leaf) not in known for leaf in leaves([node]))
+        or node.name() == "CheckpointFunctionBackward"
+    }
+    return leading_to(ends, nodes)
+
+
+def leading_to(ends: set[Node], nodes: Iterable[Node]) -> set[Node]:
+    """Return those of ``nodes`` that lead to one of the ends, and the ends themselves."""
+    givers = givers_of(nodes) if ends else {}
+    pending, found = [*ends], {*ends}
     while pending:
-        new = [user for user in users.get(pending.pop(), ()) if user not in found]
+        new = [giver for giver in givers.get(pending.pop(), ()) if giver not in found]
         found.update(new)
         pending += new
     return found
 
 
+def givers_of(nodes: Iterable[Node]) -> dict[Node, list[Node]]:
+    """Return, for each node that receives gradients from some of ``nodes``, the nodes that pass gradients to it."""
+    found: dict[Node, list[Node]] = {}
+    for node in nodes:
+        for follower, _ in node.next_functions:
+            if follower is not None:
+                found.setdefault(follower, []).append(node)
+    return found
+
+
 def saved(roots: Iterable[Node]) -> Iterator[Tensor]:
-    """Yield the tensors that nodes have saved and backward may reach, except those that a hook of the program would
-    unpack.
+    """Yield the tensors saved by nodes that backward from these nodes may reach, except those that a hook of the
+    program would unpack.
     """
     for node in all_nodes(roots):
         for name in saved_tensors.names(node):

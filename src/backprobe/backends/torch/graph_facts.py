@@ -31,7 +31,7 @@ def facts(output: Tensor, tensor: Tensor) -> GraphFacts:
         is_retained=tensor.retains_grad,
         is_inference=tensor.is_inference(),
         is_floating=is_floating(tensor),
-        op=_operation(tensor),
+        op=tensor.grad_fn.name() if tensor.grad_fn is not None else "",
         is_reached=edge is not None and (output is tensor or key(edge) in edges(output)),
         leaves=tuple(leaves(nodes(tensor))) if edge is not None and not tensor.is_leaf else (),
         output_leaves=tuple(leaves(reached)),
@@ -47,10 +47,6 @@ def facts(output: Tensor, tensor: Tensor) -> GraphFacts:
 def _described(tensor: Tensor) -> str:
     known = describe(tensor)
     return f"{known.dtype} of shape {known.shape}"
-
-
-def _operation(tensor: Tensor) -> str:
-    return tensor.grad_fn.name() if tensor.grad_fn is not None else ""
 
 
 def _again(tensor: Tensor, reached: list[Node]) -> tuple[str, ...]:

@@ -31,8 +31,8 @@ COMPILED = "OptimizedModule"
 class GuardedModule:
     """A called module, and the state from which its calls start. Buffers are copied again after they were written to.
 
-    Batch normalisation writes to its running statistics without a new version, so numbers are compared as well:
-    https://github.com/pytorch/pytorch/issues/13402
+    Batch normalisation writes to its running statistics without a new version, so numbers of floating-point buffers are
+    compared as well: https://github.com/pytorch/pytorch/issues/13402
     """
 
     def __init__(self, module: Module, path: str) -> None:
@@ -184,8 +184,8 @@ class TorchGuardedCall(PassedCall):
         self.handles: list[Any] = []
 
     def keep(self, before: Before, outputs: Mapping[str, Tensor]) -> None:
-        """Keep the arguments and parameters as they were before the call, and the outputs of the call, for a
-        capture.
+        """Keep the outputs of the call, and its arguments as they were before the call, for a capture. Also note
+        whether the call has written to its arguments or parameters.
         """
         if before.given is not None:
             self.given = before.given

@@ -22,6 +22,7 @@ from torch.nn import Module
 from torch.nn.modules import module as module_file
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
+from backprobe.backends.captures import under
 from backprobe.backends.guarding import GuardedPass, PassGuarding, part_ended
 from backprobe.backends.guards import BlockGuards, GuardListener, Guards, Over
 from backprobe.backends.torch.backward_call import BackwardCall, innermost_call
@@ -40,7 +41,7 @@ from backprobe.backends.torch.nonfinite import unfit
 from backprobe.backends.torch.own_calls import around_own_calls
 from backprobe.backends.torch.parameter_updates import held_now
 from backprobe.backends.torch.pipelines import schedules
-from backprobe.backends.torch.private import current_pass, queue_callback
+from backprobe.backends.torch.private import current_pass, queue_last
 from backprobe.backends.torch.structure import parts
 from backprobe.backends.torch.tensors import grad_of
 from backprobe.backends.user_lines import users_frames
@@ -49,7 +50,9 @@ from backprobe.record.nonfinite import Update
 
 @dataclass(eq=False)
 class EnginePass(GuardedPass[TorchGuardedCall]):
-    """A pass of the engine: whether ``backward()`` started it, its roots, and the parameters that had no gradient."""
+    """A pass of the engine: whether ``backward()`` started it, its roots, and, if failing steps are captured, the
+    parameters that had no gradient.
+    """
 
     is_backward: bool = True
     roots: Sequence[Tensor] = ()
@@ -119,9 +122,8 @@ class TorchGuarding(PassGuarding[EnginePass]):
     def _before(self, module: Module, args: Any) -> None:
         if self.running is not None or self.is_repeating or self.schedules.is_inferring:
             return  # true for nearly all calls
-        if (
-            is_dynamo_compiling() or threading.get_ident() != self.thread
-        ):  # Dynamo traces hooks, and the graph would break at the next condition
+        # Dynamo traces hooks, and the graph would break at the next condition.
+        if is_dynamo_compiling() or threading.get_ident() != self.thread:
             return
         if module not in self.known and not (module in self.foreign and self.has_looked):
             self.foreign.add(module)
@@ -194,21 +196,18 @@ class TorchGuarding(PassGuarding[EnginePass]):
         call = BackwardCall() if frame is None else BackwardCall.of(frame)
         is_backward = not call.is_grad or self.schedules.half == "inputs"
         if is_backward:
-            queue_callback(partial(self._ended, running, True))
+            queue_last(partial(self._ended, running))
         fresh = self._fresh() if self.listener.captures else ()
         return EnginePass(is_backward=is_backward, roots=call.roots, fresh=fresh)
 
     def _fresh(self) -> set[str]:
         # Return the parameters that have no gradient yet.
         named = [(of.path, name, one) for of in self.guarded.values() for name, one in of.parameters]
-        return {f"{path}.{name}" if path else name for path, name, one in named if grad_of(one) is None}
+        return {under(path, name) for path, name, one in named if grad_of(one) is None}
 
-    def _ended(self, running: int, again: bool) -> None:
+    def _ended(self, running: int) -> None:
         # End a pass. This runs after the callbacks that others have queued, because a callback may first average the
         # gradients of several processes.
-        if again:
-            queue_callback(partial(self._ended, running, False))
-            return
         ended = self.passes.pop(running, None)
         if ended is None:
             return
@@ -223,7 +222,7 @@ class TorchGuarding(PassGuarding[EnginePass]):
             for name, parameter in of.parameters:
                 gradient = grad_of(parameter)
                 if gradient is not None:
-                    yield f"{of.path}.{name}" if of.path else name, gradient
+                    yield under(of.path, name), gradient
 
     def is_handled(self, ended: EnginePass) -> bool:
         return is_handled(ended.roots)
@@ -250,15 +249,12 @@ class TorchBlockGuards(BlockGuards):
     def after_backward(self, roots: Sequence[Tensor], over: Over) -> None:
         found = leaves(all_nodes([root.grad_fn for root in roots if root.grad_fn is not None]))
 
-        def ended(again: bool) -> None:
-            if again:  # run after the callbacks that others have queued
-                queue_callback(partial(ended, False))
-                return
+        def ended() -> None:
             gradients = {str(at): leaf.grad for at, leaf in enumerate(found) if leaf.grad is not None}
             began_at = {str(at): root.detach() for at, root in enumerate(roots)}
             part_ended(began_at, gradients, unfit, partial(is_handled, roots), over)
 
-        queue_callback(partial(ended, True))
+        queue_last(ended)
 
 
 class TorchGuards(Guards):

@@ -27,7 +27,9 @@ FRAME = re.compile(r'^  File "(.*)", line (\d+), in ', re.MULTILINE)
 
 
 class HearingBirths(DispatchMode):
-    """Calls ``heard`` for each operation that makes NaN although no operand has NaN, or Inf from finite operands."""
+    """Calls ``heard`` for each operation that makes NaN although no operand has NaN, or Inf from finite operands. The
+    first result is examined, if it is an ordinary tensor of at most ``MOST`` elements.
+    """
 
     def __init__(self, heard: Callable[[HeardBirth], None]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # PyTorch has no type for it

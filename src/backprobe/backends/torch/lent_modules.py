@@ -53,7 +53,7 @@ class ModuleState:
         return refilled(value, lambda leaf: self._tensor(leaf, copies))
 
     def _tensor(self, leaf: Any, copies: dict[int, Tensor]) -> Any:
-        # Parameters are not copied, because each repetition receives numbers for them.
+        # Tensors that require a gradient are not copied, because each repetition receives numbers for them.
         if not isinstance(leaf, Tensor) or leaf.requires_grad:
             return leaf
         return copies.setdefault(id(leaf), leaf.detach().clone())

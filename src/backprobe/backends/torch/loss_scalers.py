@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from itertools import islice
+from traceback import walk_tb
 from typing import Any
 from weakref import ref
 
@@ -17,7 +19,7 @@ from backprobe.record.containers import leaves
 SCALER = "backprobe: scaled by"
 """The key under which the node of a scaled loss stores its scaler."""
 STEPPED = "STEPPED"
-"""The name of a scaler's state of an optimizer that has stepped, until the scaler is updated."""
+"""The name of the stage in which a scaler keeps an optimizer that has stepped, until the scaler is updated."""
 NEAR = 64  # nodes searched from the root, because losses that were scaled one by one may have been summed
 
 
@@ -35,7 +37,7 @@ def scales_noted(noted: Callable[[Callable[[], bool]], None] = lambda handles: N
 
 
 def scalers(method: str) -> list[type]:
-    """Return the classes of scalers that define their own method of this name."""
+    """Return those of ``GradScaler`` and its subclasses that define their own method of this name."""
     found, pending = list[type](), [GradScaler]
     while pending:
         kind = pending.pop()
@@ -53,7 +55,8 @@ def _scale(
         noted(lambda: scaler.get_scale() > 1)
         for _, leaf in leaves(scaled):
             if isinstance(leaf, Tensor) and leaf.grad_fn is not None:
-                _noted(leaf.grad_fn)[SCALER] = ref(scaler)
+                node: Any = leaf.grad_fn  # its stub has ``metadata`` as a method
+                node.metadata[SCALER] = ref(scaler)  # kept for as long as the node exists
     return scaled
 
 
@@ -63,12 +66,10 @@ def not_updated(error: BaseException) -> str | None:
     The scaler's own state says so: it is in the frame that raised the error.
     """
     steps = {vars(kind)["step"].__code__ for kind in scalers("step")}
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    if trace is None or trace.tb_frame.f_code not in steps:
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+    if not frames or frames[-1].f_code not in steps:
         return None
-    state = trace.tb_frame.f_locals.get("optimizer_state")
+    state = frames[-1].f_locals.get("optimizer_state")
     stage = state.get("stage") if isinstance(state, dict) else None
     if getattr(stage, "name", "") != STEPPED:
         return None
@@ -76,12 +77,6 @@ def not_updated(error: BaseException) -> str | None:
         "backprobe: the scaler was not updated after the last step\n"
         "  next:  scaler.update(), once after scaler.step(optimizer)"
     )
-
-
-def _noted(node: Any) -> dict[str, Any]:
-    # Return the data that is stored on a node for as long as the node exists.
-    kept: dict[str, Any] = node.metadata
-    return kept
 
 
 def is_handled(roots: Sequence[Tensor]) -> bool:
@@ -94,15 +89,13 @@ def is_handled(roots: Sequence[Tensor]) -> bool:
 
 def scaler_of(roots: Sequence[Any]) -> GradScaler | None:
     """Return the scaler of the loss to which one of these nodes belongs. If a node belongs to a sum of losses, return
-    the scaler of one of these losses. None if there is no scaler.
+    the scaler of one of these losses. None if there is no scaler within ``NEAR`` nodes.
     """
     nodes = [*roots]
-    for at in range(NEAR):
-        if at >= len(nodes):
-            break
-        found = _noted(nodes[at]).get(SCALER)
+    for node in islice(nodes, NEAR):  # the list grows during the loop
+        found = node.metadata.get(SCALER)
         scaler: GradScaler | None = None if found is None else found()
         if scaler is not None:
             return scaler
-        nodes += [follower for follower, _ in nodes[at].next_functions if follower is not None]
+        nodes += [follower for follower, _ in node.next_functions if follower is not None]
     return None

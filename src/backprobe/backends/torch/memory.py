@@ -22,6 +22,8 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.overrides import TorchFunctionMode
 
 from backprobe.backends.memory import Alive, KeptObject, MeasuredMemory, MemoryHearing, StepBytes, StorageBytes
+from backprobe.backends.torch.graph import all_nodes
+from backprobe.backends.torch.optimizer_steps import parameters
 from backprobe.backends.torch.private import nodes_made
 from backprobe.backends.user_lines import source_at, users_line
 from backprobe.record.source import Source
@@ -55,7 +57,7 @@ class Packed:
 
 
 class CalledOperation(TorchFunctionMode):
-    """Stores the name of the PyTorch function that the program has called."""
+    """Stores the name of the PyTorch function that is running. It is empty if none is running."""
 
     name = ""
 
@@ -79,7 +81,7 @@ class TorchMemory(MemoryHearing):
         self.stack: list[Module] = []
         self.optimizers: dict[int, Optimizer] = {}
         self.bounds: list[int] = []  # the engine's count of nodes at the start of the block, and after each step
-        self.lines: list[tuple[int, Source | None]] = []  # the engine's count of nodes, and the line that made a node
+        self.lines: list[tuple[int, Source | None]] = []  # the count of nodes when a tensor was saved, and the line
         self.bytes = StepBytes()
         self.hooks: list[int] = []  # the number of hooks after each step
         self.zeroed: dict[int, tuple[int, Source | None]] = {}
@@ -149,10 +151,10 @@ class TorchMemory(MemoryHearing):
         return self.paths.get(id(module)) or type(module).__name__
 
     def _look_at_gradients(self) -> None:
-        # Look at the gradients when a step starts. If the program sets them to zero before each step, instead of to
-        # None, their memory is never freed.
+        # Look at the gradients when the first tensor of a step is saved. If the program sets them to zero before each
+        # step, instead of to None, their memory is never freed.
         for at, optimizer in self.optimizers.items():
-            every = [own.grad for group in optimizer.param_groups for own in group["params"] if own.grad is not None]
+            every = [own.grad for own in parameters(optimizer) if own.grad is not None]
             if all(gradient._version and not gradient.count_nonzero() for gradient in every):
                 size = sum(gradient.untyped_storage().nbytes() for gradient in every)
                 self.zeroed |= {at: (size, self.line)} if every else {}
@@ -184,8 +186,8 @@ class TorchMemory(MemoryHearing):
         if len(self.bounds) < 4:  # with fewer than three steps nothing grows
             return []
         tensors = [one for one in gc.get_objects() if issubclass(type(one), Tensor)]
-        found: list[tuple[Alive, set[Any]]] = []
-        carried: list[tuple[Alive, set[Any]]] = []
+        found: list[tuple[Alive, set[Node]]] = []
+        carried: list[tuple[Alive, set[Node]]] = []
         for tensor in tensors:
             node = tensor.grad_fn
             if node is None:
@@ -194,7 +196,7 @@ class TorchMemory(MemoryHearing):
             step = self._step_of(made)
             if step is None:
                 continue
-            steps, size, nodes = self._reached(tensor)
+            steps, size, nodes = self._reached(tensor, node)
             if steps:
                 one = Alive(tensor, frozenset(steps), size, step not in steps, self._line(made))
                 (carried if one.is_carried else found).append((one, nodes - {node}))
@@ -208,36 +210,31 @@ class TorchMemory(MemoryHearing):
         at = bisect.bisect_right(self.bounds, made) - 1
         return at if at >= 0 and made < 2**62 else None
 
-    def _reached(self, tensor: Tensor) -> tuple[set[int], int, set[Any]]:
-        # Return the earlier steps to which a tensor's graph leads, the bytes that it keeps of these steps, and its
-        # nodes.
+    def _reached(self, tensor: Tensor, made_by: Node) -> tuple[set[int], int, set[Node]]:
+        # Return the earlier steps to which a tensor's graph leads, the bytes that it keeps of these steps and of the
+        # tensor, and its nodes.
         last = len(self.bounds) - 2  # the last step before the end of the block
         steps: set[int] = set()
         places: dict[int, int] = {}
-        seen: set[Any] = set()
-        left: list[Any] = [tensor.grad_fn]
-        while left:
-            node = left.pop()
-            if node is None or node in seen:
-                continue
-            seen.add(node)
+        nodes = all_nodes([made_by])
+        for node in nodes:
             step = self._step_of(node._sequence_nr())
             if step is not None and step < last:
                 steps.add(step)
                 places |= _storages(node)
-            left += [below for below, _ in node.next_functions]
         if steps:
             places |= dict([_storage(tensor)])
-        return steps, sum(places.values()), seen
+        return steps, sum(places.values()), {*nodes}
 
     def _line(self, made: int) -> Source | None:
-        # Return the line of a node: the line of tensors saved when it was created, or of the last tensors saved before.
+        # Return the line of a node: the one at which a tensor was saved when the node, or one directly before or after
+        # it, was created; None if none was saved then.
         at = bisect.bisect_left(self.lines, made, key=lambda one: one[0])
         near = [one for one in self.lines[max(at - 1, 0) : at + 2] if abs(one[0] - made) <= 1]
         return near[-1][1] if near else None
 
     def _kept_hooks(self) -> list[KeptObject]:
-        # Return hooks whose number grows in each step.
+        # Return the newest hook, if the number of hooks has grown in each step.
         grown = [after - before for before, after in zip(self.hooks, self.hooks[1:], strict=False)]
         if len(grown) < 2 or min(grown) < 1:
             return []
@@ -256,7 +253,7 @@ class TorchMemory(MemoryHearing):
 
 
 def _is_parameter(tensor: Tensor) -> bool:
-    # Is the tensor a parameter, or a view of one? Its memory exists anyway.
+    # Is the tensor a leaf that requires a gradient, such as a parameter, or a view of one? Its memory exists anyway.
     base = tensor if tensor._base is None else tensor._base
     return base.is_leaf and base.requires_grad
 

@@ -45,7 +45,9 @@ MADE_FROM = "_torchdynamo_orig_callable"  # an attribute of functions that torch
 
 @dataclass(frozen=True)
 class TorchModelCall(ModelCall):
-    """Implements ``ModelCall`` for PyTorch. The model is not changed, and its ``requires_grad`` flags are kept."""
+    """Implements ``ModelCall`` for PyTorch. Forwards and parameters of the model are only replaced for the time of the
+    call and its backward. Its ``requires_grad`` flags are kept.
+    """
 
     model: Module
     args: tuple[Any, ...]
@@ -146,13 +148,13 @@ def observing(
 ) -> Iterator[None]:
     """Report the parameters now, and the selected modules within this context. Afterwards all hooks are removed.
 
-    Functions that restore replaced parameters are added to ``later``, because backward may recompute a part of the
-    model.
+    If ``later`` is given, functions that restore replaced parameters are added to it. They are not restored here,
+    because backward may recompute a part of the model.
 
     Modules are observed by global hooks instead of hooks on each module, because a TransformerEncoderLayer takes
-    another path in inference if it has a hook (torch/nn/modules/transformer.py). Only a module with hooks of the user
-    gets a hook of its own, and only while it runs, so that the module can be copied, saved and compiled to a script at
-    any other time. This hook runs last, and therefore sees the value that the caller gets.
+    another path in inference if it has a hook (torch/nn/modules/transformer.py). A selected module with hooks of the
+    user gets a hook of its own, but only while it runs, so that the module can be copied, saved and compiled to a
+    script at any other time. This hook runs last, and therefore sees the value that the caller gets.
     """
     reporter = _Reporter(call, observer, [] if later is None else later)
     together: tuple[list[Module], list[Any]] = ([], [])
@@ -198,8 +200,8 @@ class _Reporter:
         self.known: dict[Module, str] = {}  # the modules of this model, each by its first path
         self.foreign: WeakSet[Module] = WeakSet()  # modules that did not belong to the model when they first ran
         self.has_looked = False  # were foreign modules searched for since the model last ran?
-        self.paths: dict[Module, tuple[str, ...]] = {}  # the paths of the modules that global hooks report
-        self.hooked: dict[Module, tuple[str, ...]] = {}  # the paths of the modules with hooks of the user
+        self.paths: dict[Module, tuple[str, ...]] = {}  # by selected module: the paths that global hooks report
+        self.hooked: dict[Module, tuple[str, ...]] = {}  # those of modules that had hooks of the user at the start
         self.running: dict[Module, tuple[Any, int]] = {}  # those that run now: the handle of our hook, and the depth
         self.own_calls, self.schedules = OwnCalls(), schedules(rest=self.rest, wake=self.listen)
         self.exchanged: dict[Module, str] = {}  # modules whose forwards should report, each with its first path
@@ -245,13 +247,14 @@ class _Reporter:
         return is_dynamo_compiling() or self.schedules.is_inferring
 
     def before(self, module: Module, args: Any) -> None:
-        if not (module.__dict__.get("inplace") or type(module).__name__ == "OptimizedModule"):
+        is_writing, is_compiled = module.__dict__.get("inplace"), type(module).__name__ == "OptimizedModule"
+        if not (is_writing or is_compiled):
             return  # true for nearly all modules
-        if is_dynamo_compiling():
+        if is_dynamo_compiling() or threading.get_ident() != self.thread:
             return
-        if type(module).__name__ == "OptimizedModule" and not is_uncompiled() and threading.get_ident() == self.thread:
+        if is_compiled and not is_uncompiled():
             self._stand_aside(module)
-        if module.__dict__.get("inplace") and threading.get_ident() == self.thread:
+        if is_writing:
             self.observer.writing(args)
 
     def after(self, module: Module, args: Any, output: Any) -> Any:
@@ -332,6 +335,7 @@ class _Reporter:
 
     def _stand_aside(self, compiled: Module) -> None:
         # Remove the global hooks while a compiled module runs, because Dynamo would compile the module again with them.
+        # Raises Unsupported if a part of the model is inside the compiled module.
         if not self.known.keys().isdisjoint(compiled.modules()):
             headline, why, _ = COMPILED
             raise Unsupported(
@@ -366,7 +370,7 @@ class _Reporter:
 
 
 def _codes(module: Module) -> Iterator[CodeType]:
-    # Yield the code of the hooks on a module's forward.
+    # Yield the code of those hooks on a module's forward that are written in Python.
     for hook in (*module._forward_pre_hooks.values(), *module._forward_hooks.values()):
         function = innermost(hook)
         if function is not None:
@@ -377,7 +381,7 @@ def _codes(module: Module) -> Iterator[CodeType]:
 
 
 def has_hooks_on_all() -> bool:
-    """Are there any global hooks on modules? Such hooks may have any effect."""
+    """Are there any global hooks on the forwards of modules? Such hooks may have any effect."""
     return bool(torch_modules._global_forward_hooks or torch_modules._global_forward_pre_hooks)
 
 
@@ -436,8 +440,8 @@ def _path(target: Any, part: Any) -> str:
 
 
 def _doubtful(model: Module) -> list[Module]:
-    # Return the modules that have a forward or compiled code of their own, and one module of each type that was not
-    # tested yet.
+    # Return the modules that have a forward or compiled code of their own. Of the others, return one module of each
+    # type whose present forward was not found free of refusals before.
     modules = structure(model).modules
     held = [*map(vars, modules)]
     has_forward, is_compiled = (map(contains, held, repeat(name)) for name in ("forward", "_compiled_call_impl"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from types import TracebackType
 from typing import Any
 
 from torch.nn.modules.module import register_module_forward_hook
@@ -35,9 +34,7 @@ class ModuleHook:
         self._register()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self.callbacks is not None:
             with suppress(ValueError):  # torch.compiler.reset() has removed the callback
                 self.callbacks.remove(self.compiling)
@@ -45,7 +42,7 @@ class ModuleHook:
         self._remove()
 
     def rest(self) -> None:
-        """Remove the hook until ``wake`` is called."""
+        """Remove the hook until ``wake`` is called, unless it has to stay for compiled code."""
         if self.may_rest:
             self._remove()
 

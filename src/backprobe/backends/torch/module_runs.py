@@ -30,7 +30,7 @@ from backprobe.record.training import APPLIED, CHECKPOINT, ModuleCall
 from backprobe.source.frames import name_in
 from backprobe.source.user_code import package
 
-MOST = 8  # the most calls that are stored for one module
+MOST = 8  # the most calls stored for one module, frames stored for one call, and calls with unused results
 
 
 class ModuleRuns:
@@ -39,7 +39,7 @@ class ModuleRuns:
     def __init__(self) -> None:
         self.modules: dict[int, Module] = {}  # the modules that ran, by id
         self.calls: dict[int, dict[tuple[Instruction, str], tuple[Instruction, ...]]] = {}
-        # calls whose result is never used, with the nodes of their arguments
+        # calls of custom functions whose result is never used, with the nodes of their arguments
         self.dropped: dict[ModuleCall, list[Node]] = {}
         self.held: dict[int, HeldParameter] = {}  # by id: the tensors that modules had as parameters when they ran
 
@@ -88,7 +88,9 @@ class ModuleRuns:
         return id(owner) in self.modules and not self.has_held(parameter)
 
     def dropped_leaves(self) -> dict[ModuleCall, set[int]]:
-        """Return the calls whose results are never used, and the ids of the leaves that flow into them."""
+        """Return the calls of custom functions whose results are never used, and the ids of the leaves that flow into
+        them.
+        """
         nodes = self.dropped.items()
         return {call: {id(leaf) for leaf in graph.leaves(graph.all_nodes(given))} for call, given in nodes}
 
@@ -125,7 +127,9 @@ class ModuleRuns:
         return [one for one in others.values() if _is_row_of(parameter, one)]
 
     def called_with(self, module: Module, around: Sequence[Module]) -> Module:
-        """Return the outermost module around this one that the program's own code calls at the same places."""
+        """Return the outermost of the modules around this one that the program's own code calls at one of the same
+        places; the module itself if there is none.
+        """
         places = self.calls.get(id(module), {}).keys()
         return next((one for one in reversed(around) if places & self.calls.get(id(one), {}).keys()), module)
 

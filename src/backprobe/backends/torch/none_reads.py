@@ -20,6 +20,7 @@ from backprobe.backends.torch import graph
 from backprobe.backends.torch.backward_call import CALLS, BackwardCall
 from backprobe.backends.torch.backward_passes import Passing
 from backprobe.backends.torch.capture import Capture
+from backprobe.backends.torch.optimizer_steps import parameters
 from backprobe.backends.torch.private import current_pass, is_wrapped
 from backprobe.backends.torch.tape import quiet
 from backprobe.backends.torch.tensors import ORDINARY
@@ -53,7 +54,7 @@ class _Clear:
 
     def is_of(self, tensor: Tensor) -> bool:
         if isinstance(self.owner, torch.optim.Optimizer):
-            return any(one is tensor for group in self.owner.param_groups for one in group["params"])
+            return any(one is tensor for one in parameters(self.owner))
         if isinstance(self.owner, torch.nn.Module):
             modules = torch.nn.Module.modules(self.owner)
             return any(one is tensor for module in modules for one in module._parameters.values())

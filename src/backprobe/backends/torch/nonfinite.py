@@ -3,7 +3,8 @@
 A finite sum proves that every number is finite, because NaN and Inf survive addition. A sum that is not finite proves
 nothing, because finite numbers may overflow. In that case, and on a device, the smallest and largest number decide:
 ``aminmax`` makes no copy and propagates NaN, but takes two or three times as long as a sum. ``isfinite`` creates
-another tensor and is slower still. Results are read from devices only at the end, in one transfer.
+another tensor and is slower still. The results of a ``FinitenessLook`` are read from devices only at the end, with one
+transfer from each device.
 """
 
 from __future__ import annotations
@@ -148,8 +149,8 @@ def _finite(size: int) -> Nonfinite:
 
 
 def unfit(named: Mapping[str, Tensor]) -> Found:
-    """Return the counts for tensors that contain NaN or Inf. A finite tensor is read once, and each device is waited
-    for once.
+    """Return the counts for tensors that contain NaN or Inf. If all are finite, each is read once, and each device is
+    waited for once for each dtype.
     """
     with torch.no_grad():
         doubted = _in_doubt(named)
@@ -159,7 +160,8 @@ def unfit(named: Mapping[str, Tensor]) -> Found:
 
 
 def _in_doubt(named: Mapping[str, Tensor]) -> list[str]:
-    # Return the names of tensors whose sum is not finite.
+    # Return the names of tensors that may contain NaN or Inf: their own sum is not finite, or, on a device, the sum of
+    # all tensors with the same dtype there.
     doubted, elsewhere = list[str](), dict[Any, list[tuple[str, Tensor]]]()
     for name, tensor in named.items():
         numbers = tensor if _is_plain(tensor) else _floating(tensor) if is_there(tensor) else None

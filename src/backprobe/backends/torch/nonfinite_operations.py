@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -36,19 +37,19 @@ class Births:
 
     def __init__(self, quiet: Callable[[], AbstractContextManager[Any]]) -> None:
         self.quiet = quiet
-        self.counts: Callable[[], bool] = _always  # does the running pass count?
+        self.counts: Callable[[], bool] = lambda: True  # does the running pass count?
         self.numbers: dict[Node, int] = {}
         self.handles: list[Any] = []
         self.followers: list[list[tuple[int, int]]] = []  # for each node, the places to which its gradients go
-        self.givers: dict[tuple[int, int], int] = {}  # the number of nodes that pass gradients to a place
+        self.givers = Counter[tuple[int, int]]()  # the number of nodes that pass gradients to a place
         self.passing: dict[tuple[int, int], Look] = {}  # gradients that were passed to a place and have not arrived yet
-        # Each item: the number of a node, the numbers of the gradients that it received, and pairs of a place and the
-        # number of the gradient that it returned there. All numbers are those of examined gradients.
-        self.seen: list[tuple[int, list[int], list[tuple[int, int]]]] = []
+        # Each item: the engine's number of a pass, the number of a node, the numbers of the gradients that it received,
+        # and pairs of a place and the number of the gradient that it returned there. The numbers of gradients are those
+        # under which their results are read.
+        self.seen: list[tuple[int, int, list[int], list[tuple[int, int]]]] = []
         self.local: dict[tuple[int, int], LocalDerivative] = {}  # the key is an index in ``seen``, and a place
         self.decomposing: set[int] = set()  # indices in ``seen`` of operations that decompose a matrix
         self.nodes: list[Node] = []  # the index of a node is its number
-        self.passes: list[int] = []  # the engine's number of the pass, for each item of ``seen``
         self.judged = FinitenessLook()
 
     def listen(self, roots: Iterable[Node]) -> Sequence[Node]:
@@ -62,8 +63,7 @@ class Births:
         for node in new:
             places = [(-1 if one is None else self.numbers[one], at) for one, at in node.next_functions]
             self.followers.append(places)
-            for place in places:
-                self.givers[place] = self.givers.get(place, 0) + 1
+            self.givers.update(places)
             if node.name() != LEAF:
                 is_users = isinstance(node, BackwardCFunction)  # a custom backward may write to its arguments
                 self.handles.append(node.register_hook(partial(self._take, self.numbers[node], is_users)))
@@ -102,8 +102,7 @@ class Births:
                 looks = [self._look(*each)[0] for each in came]
                 if all(at < 0 for at in looks):  # everything that arrived is finite
                     self._ask(self.nodes[number], given, made, gave)
-                self.seen.append((number, looks, gave))
-                self.passes.append(current_pass())
+                self.seen.append((current_pass(), number, looks, gave))
 
     def _ask(
         self, node: Node, given: Sequence[Tensor | None], made: Sequence[Tensor | None], gave: Sequence[tuple[int, int]]
@@ -141,7 +140,7 @@ class Births:
             return {}
         told = self.judged.kinds()
         births = []
-        for seen, (running, (number, came, gave)) in enumerate(zip(self.passes, self.seen, strict=True)):
+        for seen, (running, number, came, gave) in enumerate(self.seen):
             if of is not None and running not in of:
                 continue
             given = max((told[at] for at in came), key=BADNESS.__getitem__, default=FINITE)
@@ -164,10 +163,6 @@ class Births:
                 if one not in found.setdefault(owner, []):
                     found[owner].append(one)
         return {owner: tuple(ones) for owner, ones in found.items()}
-
-
-def _always() -> bool:
-    return True
 
 
 def _first_recorded(edge: tuple[Node | None, int], places: Mapping[Key, Sequence[int]]) -> int | None:

@@ -73,7 +73,7 @@ class Updates:
         self.held: list[Tensor] = []  # the buffers in ``names``
         self.judged = FinitenessLook()
         self.statements: list[WritingStatement] = []
-        self.first: dict[int, int] = {}  # for each doubtful leaf and buffer: the number of its first result
+        self.first: dict[int, int] = {}  # by id of a leaf or doubtful buffer: the number of its first result
         self._first_seen(buffers(list(users_frames(sys._getframe(1)))))
 
     def backward(self, nodes: Iterable[Node]) -> None:
@@ -159,7 +159,7 @@ class Updates:
 
     def found(self, captures: Sequence[Capture]) -> tuple[Update, ...]:
         """Return the statements after which leaves held NaN or Inf that they had not held before, with the names of the
-        leaves.
+        leaves. The leaves and buffers that held NaN or Inf from the start come first.
         """
         self.look(None)
         self._look_closely()
@@ -202,8 +202,8 @@ def held_before(named: Iterable[tuple[str, Kind]]) -> list[Update]:
 
 
 def held_now(frames: Sequence[FrameType]) -> list[Update]:
-    """Return the current parameters of models that hold NaN or Inf, after a pass has ended and before anything is
-    written.
+    """Return the parameters that hold NaN or Inf now, after a pass has ended and before anything is written. They are
+    those of models in the variables of these frames.
     """
     models = [(name, value) for name, value in variables(frames) if isinstance(value, torch.nn.Module)]
     named = [pair for prefix, one in models for pair in one.named_parameters(prefix=prefix)]

@@ -1,8 +1,9 @@
 """Local partials on the real graph: the derivative of one recorded value with respect to the values directly before it.
 
-Inside ``stopped``, a prehook on the node of each recorded value blocks all gradients. The engine records the gradient
-that arrives at an edge before the prehooks of that node run. A pass from one value therefore yields exactly the
-contributions to its direct inputs, and nothing that passes through one of them into another.
+Inside ``stopped``, a prehook on the node of each recorded value, except leaves, blocks all gradients but that of the
+edge at which the pass starts. The engine records the gradient that arrives at an edge before the prehooks of that node
+run. A pass from one value therefore yields exactly the contributions to its direct inputs, and nothing that passes
+through one of them into another.
 
 Everything is organised by edge. Several captures may share an edge: a tensor, and views of it that were written in
 place. The first capture represents the edge.
@@ -11,7 +12,7 @@ place. The first capture represents the edge.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -42,6 +43,29 @@ class Partials:
     notes: list[tuple[int, Reason]] = field(default_factory=list)
 
 
+@dataclass
+class Flows:
+    """The contributions that flow into captures, by position, and how exactly they can add up to gradients.
+
+    ``unknown`` are captures whose gradient has further parts, which were not computed. ``coarse`` is the epsilon of the
+    coarsest dtype that flows into a capture, and ``residue`` the rounding error that is left where contributions
+    cancel.
+    """
+
+    flowing: dict[int, list[Tensor]]
+    unknown: set[int] = field(default_factory=set)
+    coarse: dict[int, float] = field(default_factory=dict)
+    residue: dict[int, float] = field(default_factory=dict)
+
+    def come_from(self, consumer: Capture, arrived: Tensor | None, sources: Iterable[int]) -> None:
+        """Register how exactly the contributions of a consumer with this gradient are computed."""
+        epsilon = rounding(consumer)
+        left = 0.0 if arrived is None else epsilon * largest(numbers(arrived))
+        for at in sources:
+            self.coarse[at] = max(self.coarse.get(at, 0.0), epsilon)
+            self.residue[at] = max(self.residue.get(at, 0.0), left)
+
+
 def local_partials(
     captures: Sequence[Capture],
     recorded: Mapping[Key, Sequence[int]],
@@ -58,25 +82,19 @@ def local_partials(
     If ``kept`` converts the contributions, these are not stored, and path sums are not compared.
     """
     found = Partials()
-    flowing: dict[int, list[Tensor]] = {at: [seed[1]] for at in recorded.get(seed[0], [])[:1]}
-    unknown: set[int] = set()  # captures whose gradient has further parts, which were not computed
-    coarse: dict[int, float] = {}  # the epsilon of the coarsest dtype that flows into each place
-    residue: dict[int, float] = {}  # the rounding error that remains where the gradients of consumers cancel
+    into = Flows({at: [seed[1]] for at in recorded.get(seed[0], [])[:1]})
     with stopped(captures, recorded) as stop:
         for edge, positions in recorded.items():
             sources = inputs[positions[0]]
             if not sources:
                 continue
-            for at in sources:
-                coarse[at] = max(coarse.get(at, 0.0), rounding(captures[positions[0]]))
             run = PartialsPass(captures[positions[0]], [captures[at] for at in sources], stop, create_graph)
             if run.is_nested:
-                unknown.update(sources)
+                into.unknown.update(sources)
                 found.links.update({at: [Edge(source) for source in sources] for at in positions})
                 continue
             arrived = arrivals.at(edge)
-            left = 0.0 if arrived is None else rounding(captures[positions[0]]) * largest(numbers(arrived))
-            residue.update({at: max(residue.get(at, 0.0), left) for at in sources})
+            into.come_from(captures[positions[0]], arrived, sources)
             try:
                 local = run.partials(full)
             except RuntimeError as error:
@@ -88,7 +106,7 @@ def local_partials(
             flows = run.contributions(local, arrived)
             for at, flow in zip(sources, flows, strict=True):
                 if flow is not None and kept is None:
-                    flowing.setdefault(at, []).append(flow)
+                    into.flowing.setdefault(at, []).append(flow)
             for position in positions:
                 links = [
                     link(captures[position], at, captures[at], local.get(nth), flows[nth])
@@ -97,7 +115,7 @@ def local_partials(
                 found.links[position] = [*with_flow(links, kept)]
     _lead_around(captures, recorded, arrivals, found.links, kept)
     if kept is None:
-        found.sums = compare(captures, recorded, arrivals, flowing, unknown, coarse, residue)
+        found.sums = compare(captures, recorded, arrivals, into)
     return found
 
 
@@ -108,7 +126,7 @@ def rounding(capture: Capture) -> float:
 
 def link(consumer: Capture, at: int, source: Capture, local: Tensor | None, flow: Tensor | None) -> Edge:
     """Return an edge with its partial and contribution. Both are None if the consumer is only a part of the tensor at
-    its edge.
+    its edge, or if a gradient of one of the two is opaque. A source that is such a part has no partial.
     """
     if consumer.opaque or source.opaque or consumer.geometry is not None:
         return Edge(at)
@@ -134,7 +152,7 @@ def _lead_around(
 
 
 class Stop:
-    """Holds the only edge at which a gradient may pass: the edge at which the running pass starts."""
+    """Holds the only recorded edge at which a gradient may pass: the edge at which the running pass starts."""
 
     def __init__(self) -> None:
         self.open: Key | None = None
@@ -159,7 +177,9 @@ class Stop:
 
 @contextmanager
 def stopped(captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]]) -> Iterator[Stop]:
-    """Inside this context no gradient passes a recorded edge, and the user's hooks and ``.grad`` are not affected."""
+    """Inside this context no gradient passes a recorded edge that is not open. The user's hooks on captured tensors are
+    not called, and retained gradients are restored afterwards.
+    """
     numbers: dict[Node, set[int]] = {}
     for node, number in recorded:
         if node.name() != LEAF:
@@ -176,8 +196,8 @@ def stopped(captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]]) 
 
 @contextmanager
 def silent(captures: Sequence[Capture]) -> Iterator[list[int]]:
-    """Inside this context all hooks and ``retain_grad`` on these tensors are disabled. Yields the positions of tensors
-    with hooks.
+    """Inside this context no hook on these tensors is called. Afterwards, their retained gradients are as before.
+    Yields the positions of tensors with hooks of the user.
     """
     found = [at for at, capture in enumerate(captures) if _is_hooked(capture)]
     with ExitStack() as undo:
@@ -220,7 +240,9 @@ class PartialsPass:
         return [flow if flow.layout is torch.strided else flow.to_dense() for flow in flows]
 
     def partials(self, full: bool) -> dict[int, Tensor]:
-        """Return the local partial with respect to each source, for a single real number; full blocks if requested."""
+        """Return the local partial with respect to each source, if the value is a single real number; for several
+        numbers, full blocks if requested. Nothing is returned for other values, such as complex ones.
+        """
         if self.consumer.geometry is not None or self.like.is_complex() or self.like.layout is not torch.strided:
             return {}
         if self.like.numel() != 1:
@@ -248,8 +270,8 @@ class PartialsPass:
         return [_settled(flow, products.get(nth)) for nth, flow in enumerate(self.flow(arrived))]
 
     def blocks(self) -> dict[int, Tensor]:
-        """Return the full Jacobian block with respect to each source, by one pass per element, unless it is too
-        large.
+        """Return the full Jacobian block with respect to each source, by one pass per element. A block that is too
+        large is replaced by a note, and a source that is a view with the edge of its base gets none.
         """
         size, wanted = self.like.numel(), []
         for nth, source in enumerate(self.sources):
@@ -312,17 +334,11 @@ def _is_odd(arrived: Tensor) -> bool:
 
 
 def compare(
-    captures: Sequence[Capture],
-    recorded: Mapping[Key, Sequence[int]],
-    arrivals: Arrivals,
-    flowing: Mapping[int, Sequence[Tensor]],
-    unknown: Set[int],
-    coarse: Mapping[int, float],
-    residue: Mapping[int, float],
+    captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]], arrivals: Arrivals, into: Flows
 ) -> PathSums:
     """Compare the gradient that arrived at each edge with the sum of contributions into the edge.
 
-    Opaque captures have no gradient to compare.
+    Edges at which nothing arrived, or whose captures are all opaque, have no gradient to compare.
     """
     sums: list[GradientSum] = []
     unjudged: list[int] = []
@@ -331,11 +347,11 @@ def compare(
         if arrived is None or all(captures[at].opaque for at in positions):
             continue
         hooked = any(_is_hooked(captures[at]) for at in positions)
-        if hooked or first in unknown or _is_odd(arrived):
+        if hooked or first in into.unknown or _is_odd(arrived):
             unjudged += positions
             continue
-        parts = [numbers(flow).reshape(arrived.shape) for flow in flowing.get(first, ())]
+        parts = [numbers(flow).reshape(arrived.shape) for flow in into.flowing.get(first, ())]
         kind = torch.finfo(arrived.dtype)
-        rounding = max(kind.eps, coarse.get(first, 0.0))
-        sums.append(GradientSum(first, numbers(arrived), parts, rounding, residue.get(first, 0.0), kind.tiny))
+        rounding = max(kind.eps, into.coarse.get(first, 0.0))
+        sums.append(GradientSum(first, numbers(arrived), parts, rounding, into.residue.get(first, 0.0), kind.tiny))
     return compared(sums, unjudged)

@@ -8,7 +8,7 @@ compute gradients of inputs and of weights separately, by ``autograd.grad``, and
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -38,7 +38,7 @@ class Schedules:
     added: Callable[[], object] = _nothing  # called after each half, which may have added to ``.grad``
     is_inferring: bool = False
     half: str = ""  # the half of a split backward that is running: ``inputs`` or ``weights``
-    notes: dict[Reason, None] = field(default_factory=dict)
+    notes: dict[Reason, None] = field(default_factory=dict)  # on the observed schedules
 
     def listening(self) -> AbstractContextManager[object]:
         """Inside this context schedules are observed. Afterwards the callbacks are released and no longer called."""
@@ -82,15 +82,11 @@ class Schedules:
             self.half = ""
             self.added()
 
-    def seen(self) -> Sequence[Reason]:
-        """Return notes on the observed schedules."""
-        return tuple(self.notes)
-
 
 NONE = Schedules()
 """Used if the process has not imported ``torch.distributed.pipelining``."""
 
 
 def schedules(**told: Any) -> Schedules:
-    """Return an object that observes this process's schedules."""
+    """Return an object that observes this thread's schedules; ``NONE`` if no schedule can run."""
     return Schedules(**told) if STAGES in sys.modules else NONE

@@ -79,6 +79,11 @@ FILES = NAMES.optional("torch._C.PyTorchFileWriter", "bridges") and (torch._C, "
 _set_version: Any = NAMES.optional("torch._C._autograd._unsafe_set_version_counter")
 
 
+def queue_last(callback: Callable[[], object]) -> None:
+    """Call a function when the running pass ends, after the callbacks that other code has queued until then."""
+    queue_callback(lambda: queue_callback(callback))
+
+
 def set_version(tensor: torch.Tensor, version: int) -> None:
     """Set the version counter of a tensor, if PyTorch allows it."""
     if _set_version is None:

@@ -1,4 +1,4 @@
-"""Reports the tensors whose ``backward`` a program reads to call it, without a frame of its own in the call.
+"""Reports the tensors whose ``backward`` a program reads, as it does to call it, and adds no frame to the call.
 
 PyTorch's warnings in a backward pass count frames up to the line that called ``backward()``. A function that wrapped
 ``Tensor.backward`` would be that line.
@@ -18,10 +18,11 @@ from backprobe.backends.torch.dynamo import skip_code
 
 
 class ReadBackward:
-    """Stands for ``Tensor.backward``. Read from a tensor, it reports the tensor and is the method of PyTorch.
+    """A descriptor that takes the place of ``Tensor.backward``. When the thread that made it reads the attribute of a
+    tensor, it reports the tensor. It always returns PyTorch's own method.
 
-    A function that calls ``backward()`` may be compiled. Dynamo leaves that call to Python, and would then compile what
-    runs here.
+    A function that calls ``backward()`` may be compiled. Dynamo leaves that call to Python, and would then compile the
+    functions that run here, so they are excluded.
     """
 
     def __init__(self, own: Any, report: Callable[[Tensor], None]) -> None:

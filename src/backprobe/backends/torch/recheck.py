@@ -1,4 +1,4 @@
-"""Repeats calls of PyTorch on detached copies in double precision, with the same random numbers."""
+"""Repeats calls of PyTorch on detached copies, in double precision if possible, with the same random numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torch.nn.utils.parametrize import is_parametrized
 from backprobe.backends.framework_code import FrameworkFunctions
 from backprobe.backends.patching import original
 from backprobe.backends.pure_calls import closed_over, is_python_computing, is_users, why_not_python
-from backprobe.backends.random_states import OF_PYTHON, RandomState, put_back
+from backprobe.backends.random_states import OF_PYTHON, RandomNumbers, RandomState, put_back
 from backprobe.backends.recheck import Given, Program, Recheck, RecordedCall
 from backprobe.backends.torch import effects, models
 from backprobe.backends.torch.arguments import lift
@@ -27,6 +27,7 @@ from backprobe.backends.torch.precision import Coarsest
 from backprobe.backends.torch.private import is_wrapped
 from backprobe.backends.torch.state import generators
 from backprobe.backends.torch.structure import parts
+from backprobe.backends.torch.tensors import is_floating, wide
 from backprobe.backends.torch.unaccounted_nodes import Coverage, now
 from backprobe.record.containers import leaves
 from backprobe.record.reasons import Reason
@@ -48,13 +49,13 @@ class TorchCall(RecordedCall):
         self.module = function if isinstance(function, torch.nn.Module) else None
         self.state = ModuleState(self.module)
         self.random = random_states(given)
-        self.states = [read() for read, _ in self.random]
+        self.begun = RandomNumbers(self.random)
 
     def why_not_again(self) -> Reason | None:
         odd = next((t for t in self.tensors.values() if t.layout is not torch.strided or t.is_nested), None)
         if odd is not None:
             return Reason("layout", {"layout": str(odd.layout)})
-        if not all(_same(read(), state) for (read, _), state in zip(self.random, self.states, strict=True)):
+        if not all(_same(read(), state) for (read, _), (_, state) in zip(self.random, self.begun.states, strict=True)):
             self.notes.append(Reason("random_restored"))
         self.derives = _derives((self.function, *self.given))
         if self.derives and self.recheck.differentiated_by(self.function, *self.given[1:]) is None:
@@ -70,15 +71,14 @@ class TorchCall(RecordedCall):
         return tensor.detach() if is_odd else tensor.detach().clone()
 
     def cast(self, tensor: Tensor) -> Tensor:
-        is_cast = self.double and (tensor.is_floating_point() or tensor.is_complex())
-        return _doubled(tensor) if is_cast else tensor
+        return wide(tensor) if self.double and is_floating(tensor) else tensor
 
     def rounding(self, tensor: Tensor) -> float:
         return torch.finfo(tensor.dtype).eps
 
     def numbers(self, tensor: Tensor) -> Any:
         dense = tensor.to_dense() if tensor.layout is not torch.strided else tensor
-        return _doubled(dense.detach().cpu()).resolve_conj().resolve_neg().contiguous().numpy()
+        return wide(dense.detach().cpu()).resolve_conj().resolve_neg().contiguous().numpy()
 
     def attempt(self) -> tuple[list[Tensor], float]:
         with Coarsest() as within, self._made(self.values) as (outputs, _):
@@ -123,8 +123,7 @@ class TorchCall(RecordedCall):
         made |= {key: torch.nn.Parameter(made[key].detach()) for key in own}
         lent = Lent((self.module, self.given), self.double, self.state, {key: made[key] for key in own})
         with torch.enable_grad(), put_back(self.random), lent.while_called():
-            for (_, write), state in zip(self.random, self.states, strict=True):
-                write(state)
+            self.begun.restore()
             # copies, which are not leaves: the call may write to its arguments, which PyTorch forbids for leaves
             outputs = self.call({key: tensor.clone() for key, tensor in made.items()})
             yield outputs, [made[key] for key in self.inputs]
@@ -212,7 +211,7 @@ class TorchRecheck(Recheck):
         return None if is_python_computing(function) or self.is_whole(function) else why_not_python(function)
 
     def _hooked(self, function: Any, tensors: Sequence[Tensor]) -> Iterator[str]:
-        # Yield the parts of a call that have hooks. Hooks are not called when the call is repeated.
+        # Yield the types of the parts of a call that have hooks. Hooks are not called when the call is repeated.
         if isinstance(function, torch.nn.Module):
             for part in function.modules():
                 if any(vars(part).get(name) for name in HOOKS):
@@ -241,7 +240,7 @@ class TorchRecheck(Recheck):
         return isinstance(leaf, Tensor)
 
     def is_differentiated(self, leaf: Any) -> bool:
-        return isinstance(leaf, Tensor) and leaf.requires_grad and (leaf.is_floating_point() or leaf.is_complex())
+        return isinstance(leaf, Tensor) and leaf.requires_grad and is_floating(leaf)
 
     def unnoticed(self) -> AbstractContextManager[None]:
         return put_back(random_states(()))
@@ -271,10 +270,6 @@ class TorchRecheck(Recheck):
 
     def release(self) -> None:
         self.inside.clear()
-
-
-def _doubled(tensor: Tensor) -> Tensor:
-    return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
 
 
 def _derives(value: Any) -> bool:

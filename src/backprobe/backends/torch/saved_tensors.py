@@ -42,15 +42,15 @@ def read(node: Node, name: str) -> Any:
     """
     if TELLS_HOOKS:
         return HOOKED if any(one.unpack_hook is not None for one in packed(node, name)) else getattr(node, name)
-    if _stopped(_nothing) is HOOKED:
+    if _stopped(lambda: None) is HOOKED:
         return _stopped(partial(getattr, node, name))
     with ThreadPoolExecutor(1) as other:  # a trace function already runs in this thread
         return other.submit(_stopped, partial(getattr, node, name)).result()
 
 
 def data(node: Node, name: str) -> Sequence[Any]:
-    """Return tensors on the memory of these saved tensors, even if they were written to since. Older releases do not
-    provide this.
+    """Return tensors on the memory of these saved tensors, even if they were written to since. In older releases, only
+    tensors that can still be read are returned.
     """
     with suppress(RuntimeError):
         if TELLS_HOOKS:
@@ -121,10 +121,6 @@ def _stopped(call: Callable[[], Any]) -> Any:
         sys.settrace(before)
         if collects:
             gc.enable()
-
-
-def _nothing() -> None:
-    pass
 
 
 def packed(node: Node, name: str) -> Sequence[Any]:

@@ -59,8 +59,8 @@ def multiple(root: Tensor) -> Multiple | None:
 
 
 def _number(node: Node, name: str) -> float | None:
-    # Return the single number that a node has saved. None if the node has already run, or if reading the number would
-    # call the user's hooks.
+    # Return the single number that a node has saved. None if it is on a device, if the node has already run, or if
+    # reading the number would call the user's hooks.
     #
     # The node may have run because a block around a model notices backward only when it reaches the first recorded
     # value.

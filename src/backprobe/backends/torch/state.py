@@ -26,6 +26,7 @@ from backprobe.backends.random_states import RandomState
 from backprobe.backends.replay import State
 from backprobe.backends.torch.capture import memory, version
 from backprobe.backends.torch.graph import all_nodes, leaves
+from backprobe.backends.torch.optimizer_steps import parameters
 from backprobe.backends.torch.private import is_wrapped, set_version
 from backprobe.backends.torch.tensors import copied, grad_of
 
@@ -33,10 +34,10 @@ MODES: tuple[RandomState, ...] = (
     (torch.is_grad_enabled, torch.set_grad_enabled),
     (torch.get_default_dtype, torch.set_default_dtype),
 )
-LARGEST = 2**26  # in bytes; tensors above this size are not saved, unless they are parameters
-SAMPLE = 2**12  # the number of elements that are compared in a large tensor
+LARGEST = 2**26  # in bytes; larger tensors that the program holds are not saved, unless they are parameters
+SAMPLE = 2**12  # the least number of elements that are compared in a larger contiguous tensor
 CONTAINERS = (dict, list, set, deque)
-KINDS = ("cpu", "cuda")  # types of device for which autocast has a mode
+KINDS = ("cpu", "cuda")  # types of device whose autocast settings are kept
 Autocast = tuple[str, bool, torch.dtype]
 
 
@@ -58,11 +59,7 @@ class TorchState(State):
 
     @staticmethod
     def modes() -> Callable[[], AbstractContextManager[object]]:
-        # This loop is inline for speed, because every probe calls this function.
-        autocast = [
-            *zip(KINDS, map(torch.is_autocast_enabled, KINDS), map(torch.get_autocast_dtype, KINDS), strict=True)
-        ]
-        return partial(_in_modes, torch.is_inference_mode_enabled(), torch.is_grad_enabled(), autocast)
+        return partial(_in_modes, torch.is_inference_mode_enabled(), torch.is_grad_enabled(), autocasts())
 
     def effect(self) -> str:
         is_shared = torch.distributed.is_available() and torch.distributed.is_initialized()
@@ -96,8 +93,9 @@ class TorchState(State):
 
 
 def autocasts() -> list[Autocast]:
-    """Return the current autocast settings, for each type of device that has such a mode."""
-    return [(kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in KINDS]
+    """Return the current autocast settings for CPUs and for CUDA."""
+    # mapped, because every probe calls this function
+    return [*zip(KINDS, map(torch.is_autocast_enabled, KINDS), map(torch.get_autocast_dtype, KINDS), strict=True)]
 
 
 @contextmanager
@@ -157,7 +155,7 @@ def keep(one: Any, kept: Kept) -> None:
         if kept.is_new(one):
             for group in (*one.param_groups, one.param_groups):
                 _keep_contents(group, kept)
-            for leaf in _given_to(one):
+            for leaf in parameters(one):
                 keep_tensor(leaf, kept)
     elif isinstance(one, LRScheduler | torch.amp.GradScaler):
         keep_attributes(one, kept)
@@ -202,9 +200,10 @@ def _keep_contents(container: Any, kept: Kept) -> None:
 
 
 def keep_tensor(leaf: Tensor, kept: Kept) -> None:
-    """Save the numbers of a leaf, and whether it requires a gradient. The program continues with a copy of ``.grad``.
+    """Save the numbers and hooks of a tensor, and whether a leaf requires a gradient. The program continues with a copy
+    of ``.grad``.
 
-    For tensors that are not leaves only the numbers are saved: history added by an in-place write cannot be removed.
+    The history that an in-place write adds to a tensor that is not a leaf cannot be removed.
     """
     if is_wrapped(leaf) or not kept.is_new(leaf):
         return
@@ -291,17 +290,13 @@ def keep_step(optimizer: Optimizer, kept: Kept) -> None:
     keep(optimizer, kept)
     if not kept.is_new(optimizer, "state"):
         return
-    for leaf in _given_to(optimizer):
+    for leaf in parameters(optimizer):
         if id(leaf) in kept.lasting:
             kept.lasting[id(leaf)].is_stepped = True
     _keep_contents(optimizer.state, kept)
     for own in list(optimizer.state.values()):
         if isinstance(own, dict):
             _keep_contents(own, kept)
-
-
-def _given_to(optimizer: Optimizer) -> list[Tensor]:
-    return [leaf for group in optimizer.param_groups for leaf in group["params"]]
 
 
 def _size(tensor: Tensor) -> int:
@@ -323,7 +318,9 @@ def _copy(tensor: Tensor, kept: Kept) -> Tensor:
 
 
 def generators(held: Iterable[Any]) -> list[torch.Generator]:
-    """Return PyTorch's own random generators, and the generators among the objects that a program holds."""
+    """Return PyTorch's own random generators, and the generators among the objects that a program holds. Those of GPUs
+    are left out if CUDA is not in use.
+    """
     found = [torch.default_generator, *(one for one in held if isinstance(one, torch.Generator))]
     if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         found += torch.cuda.default_generators

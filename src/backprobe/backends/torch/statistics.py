@@ -22,8 +22,8 @@ PLAIN = frozenset({torch.float32, torch.float64})
 
 
 def row_of(tensor: Tensor) -> Row | Tensor | None:
-    """Return the statistics of a tensor; None if it has no readable numbers. For a tensor on a device they are a
-    tensor, too.
+    """Return the statistics of a tensor; None if it is not floating-point, or its numbers cannot be read. For a tensor
+    with numbers on a device they are a tensor, too.
     """
     if (
         type(tensor) is Tensor
@@ -84,19 +84,13 @@ ZERO: Row = (1.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0)
 def _numbers(tensor: Tensor) -> tuple[Tensor, int]:
     # Return the real numbers that a tensor stores in this process, and the number of zeros that it does not store.
     own = here(tensor)
-    if own.is_quantized:
-        own = own.dequantize()
     size = own.numel() if not own.is_nested else 0
     if own.layout is torch.sparse_coo:
         own = own.coalesce()
-        held = own.values()
-    elif own.layout is torch.strided and not own.is_nested:
-        held = own
-    else:
-        try:
-            held = own.values()
-        except (RuntimeError, NotImplementedError):  # a special layout, such as that of MKL-DNN
-            held = own.to_dense()
+    try:
+        held = own if own.layout is torch.strided and not own.is_nested else own.values()
+    except (RuntimeError, NotImplementedError):  # a special layout, such as that of MKL-DNN
+        held = own.to_dense()
     zeros = max(size - held.numel(), 0)
     held = held.resolve_conj().resolve_neg()
     if held.is_complex():
@@ -114,7 +108,9 @@ def _once(numbers: Tensor) -> tuple[Tensor, int]:
 
 
 def exponents_of(tensor: Tensor) -> Exponents | None:
-    """Return the histogram of a tensor; None if it has no readable numbers, or if they are on a device."""
+    """Return the histogram of a tensor; None if it is not floating-point, or its numbers cannot be read or are on a
+    device.
+    """
     if tensor.is_meta or not is_floating(tensor) or not is_there(tensor) or is_partial(tensor):
         return None
     try:

@@ -155,12 +155,7 @@ def hooks_noted(captures: Sequence[Capture], there: Sequence[int], own: int = 0)
     """Return notes on captures whose tensors have hooks of the user. A leaf that is observed also has a hook of
     backprobe, which does not count.
     """
-    return [
-        (at, HOOKED)
-        for at in there
-        if len((tensor := captures[at].tensor)._backward_hooks or ()) > own + (captures[at].leaf is not None)
-        and users_hooks(tensor) > own + (captures[at].leaf is not None)
-    ]
+    return [(at, HOOKED) for at in there if users_hooks(captures[at].tensor) > own + (captures[at].leaf is not None)]
 
 
 def outcome(
@@ -189,7 +184,7 @@ def outcome(
 
 def _value(capture: Capture, live: bool) -> Any:
     # Return the captured value, detached. If ``live``, return the tensor with its history, so that gradients have
-    # histories.
+    # histories. A value that was copied before a write is always detached, and one that cannot be shown is ``Lost``.
     if capture.snapshot is not None:
         return capture.snapshot
     if capture.alias is None:

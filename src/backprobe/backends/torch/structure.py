@@ -219,7 +219,8 @@ def _inside(path: str, name: str) -> str:
 
 
 def parts(model: Module) -> list[tuple[str, Module]]:
-    """``named_modules(remove_duplicate=False)``, which is slow: it nests a generator for each level.
+    """Return the modules of a model by path, as ``named_modules(remove_duplicate=False)`` does. That method is slower,
+    because it nests a generator for each level.
 
     If a module has several paths, those with the fewest private segments come first.
     """

@@ -21,7 +21,7 @@ shown.
 
 def summarize(tensor: Tensor) -> Summary | None:
     """Return size, count of non-finite values, and rms and largest magnitude of the finite values; None if the tensor
-    is not numeric.
+    has no numbers, or bits that are not numbers.
     """
     if tensor.is_meta:
         return None

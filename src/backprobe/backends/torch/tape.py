@@ -7,7 +7,7 @@ write.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -17,10 +17,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import Node, get_gradient_edge
+from torch.autograd.graph import get_gradient_edge
 
 from backprobe.backends.exchanging import exhaust
-from backprobe.backends.facts import Around, Backward, Effect, Options, Ran, Root
+from backprobe.backends.facts import Around, Backward, Options, Ran, Root
 from backprobe.backends.protocol import Tape
 from backprobe.backends.refusals import refuse_cotangent
 from backprobe.backends.torch import graph, models, own_modes
@@ -60,27 +60,14 @@ VERSION, UNFOLLOWED = attrgetter("_version"), attrgetter("unfollowed")
 class TorchTape(TorchReplaces, TorchWrites, Tape):
     """Implements ``Tape`` for PyTorch."""
 
-    refused: Sequence[models.Refusal] = models.WRAPPERS  # modules that cannot be called in a program
     before_late: Callable[[], object] = staticmethod(tuple)  # called before a capture gets a history late
 
     def __init__(self, options: Options) -> None:
+        super().__init__()
         self.options = options
         self.copies = options.values == "copy"
-        self.modules: dict[torch.nn.Module, Effect] = {}  # the effect of calling each module and its submodules
-        self.reporting: dict[int, torch.nn.Module] = {}  # by id: modules whose own forward reports its writes
         self.undecided: dict[Capture, Unfollowed] = {}
         self.has_subclasses = False  # does a captured tensor have a type that may define its own behaviour?
-        self.unplaced: list[Capture] = []
-        self.by_memory: dict[int, list[Capture]] = {}  # current captures by storage
-        self.known_versions: dict[int, int] = {}  # by storage of captures: the version after the last observed write
-        self.pending: list[tuple[Tensor, list[Node], list[Capture]]] = []
-        self.exposed: dict[Capture, None] = {}
-        self.saved: set[int] = set()  # storages that operations saved for backward, as far as examined
-        self.begun = False  # were the saved tensors examined?
-        self.exposed_now: list[Capture] = []  # captures that the running statement has exposed
-        self.found_overwritten: list[Capture] = []
-        self.found_detached: list[Capture] = []
-        self.together: list[tuple[Capture, Capture]] = []  # (before, after) a write while gradients are off
         self.steps = Steps()  # calls of step() that were observed
         # Captures that were written to without autograd's notice, and at which no gradient has arrived since.
         self.updated: dict[Capture, None] = {}
@@ -311,14 +298,14 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
         births = Births(self.quiet) if self.options.nonfinite else None
         if births is not None:
             births.listen_to_one_pass(root.output)
-            self.keep_hooks(births)
+            self.keep_hooks(births.handles)
         options = replace(self.options, retain_graph=keeps)
         passed = differentiate(options, self.hooked, root.output, root.cotangent, captures, flow)
         return passed if births is None else births.added_to(passed, captures)
 
-    def keep_hooks(self, births: Births) -> None:
+    def keep_hooks(self, handles: Iterable[Any]) -> None:
         """Store these hooks, which are removed when the recording is over."""
-        for handle in births.handles:
+        for handle in handles:
             self.hooks += (handle.hooks_dict_ref(), handle.id)
 
     start = 0  # the engine's count of nodes when the program started

@@ -122,7 +122,7 @@ ORDINARY: frozenset[type] = frozenset({Tensor, torch.nn.Parameter})
 
 
 def is_plain(value: Any) -> bool:
-    """May the tensor's numbers be read? Not if there are none, or if reading would involve other processes."""
+    """Is this an ordinary dense tensor with numbers? Reading other tensors may fail, or involve other processes."""
     return type(value) in ORDINARY and value.layout is torch.strided and not (value.is_meta or value.is_nested)
 
 
@@ -227,9 +227,11 @@ class Geometry:
 
 
 def same_content(a: Tensor, b: Tensor) -> bool:
-    """Are the tensors equal bit for bit? NaN counts as equal to NaN."""
+    """Do the tensors hold equal numbers? NaN counts as equal to NaN. The numbers of tensors that are not dense are not
+    compared.
+    """
     if a.dtype != b.dtype or a.shape != b.shape or a.layout is not torch.strided:
-        return a is b or (a.dtype == b.dtype and a.shape == b.shape)
+        return a.dtype == b.dtype and a.shape == b.shape
     if is_floating(a):
         return bool(((a == b) | ((a != a) & (b != b))).all())
     return torch.equal(a, b)
@@ -246,7 +248,9 @@ def numbers(tensor: Tensor) -> Any:
 
 
 def sample(tensor: Tensor, most: int) -> Any:
-    """Return at most ``most`` of the numbers, evenly spaced, without copying the others; None for a sparse tensor."""
+    """Return at most ``most`` of the numbers, evenly spaced, without copying the others. None if the tensor is sparse
+    or nested, or cannot be read.
+    """
     if not is_there(tensor) or tensor.is_nested or tensor.layout is not torch.strided:
         return None
     values = here(tensor)
@@ -255,7 +259,9 @@ def sample(tensor: Tensor, most: int) -> Any:
 
 
 def to_text(tensor: Tensor) -> str:
-    """Return all numbers of a small tensor as text, with six significant digits."""
+    """Return all numbers of a small tensor as text, with six significant digits; a remark if it has no numbers, or
+    PyTorch cannot read them.
+    """
     if tensor.is_meta:
         return "(meta: no values)"
     try:
@@ -279,8 +285,8 @@ class Memory:
     users: list[tuple[Tensor, dict[str, Any]]] = field(default_factory=list)
 
     def bytes(self) -> Any:
-        """Return the bytes from the first to the last one that the tensors use. Their layouts are adjusted to these
-        bytes.
+        """Return the bytes from the first to the last one that the tensors use. If all tensors have one layout and use
+        only a small part of these bytes, return that part alone. The layouts are adjusted to the returned bytes.
         """
         users = [(tensor, layout) for tensor, layout in self.users if tensor.numel()]
         ranges = [_covered(tensor) for tensor, _ in users]

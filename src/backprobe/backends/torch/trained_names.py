@@ -59,8 +59,8 @@ class TrainedNames:
 
     @cached_property
     def roots(self) -> list[tuple[str, Module]]:
-        """Models and their names: the variable that holds the model, or else its class. Modules inside other models
-        come last.
+        """The models in the program's variables, and those that ran, with their names: the variable that holds the
+        model, or else its class. Modules inside other models come last.
         """
         named = [(name, held) for name, held in self.variables if isinstance(held, Module)]
         known = {id(held) for _, held in named}
@@ -94,8 +94,8 @@ class TrainedNames:
         return (one for model in self.models for one in model.parameters())
 
     def only_passed(self, is_reached: Callable[[Iterable[Tensor]], bool]) -> set[int]:
-        """Return the ids of model parameters that no optimizer owns, if a variable holds an optimizer that owns a leaf
-        which backward reached.
+        """Return the ids of the parameters of models that the optimizers in the program's variables do not train at
+        all, if one of these optimizers owns a leaf which backward reached.
 
         This happens, for example, if candidates are optimized through a surrogate model.
         """
@@ -166,7 +166,7 @@ class TrainedNames:
 
 
 def inside(name: str, value: Any, depth: int = 0) -> Iterator[tuple[str, Tensor]]:
-    """Yield the parameters in a container, with their names."""
+    """Yield the tensors in a container, and the parameters of modules in it, with their names."""
     if isinstance(value, Tensor):
         yield name, value
     elif isinstance(value, Module):

@@ -1,7 +1,8 @@
 """Parameters that a block was expected to train, and those that got no gradient.
 
 A parameter got no gradient if its ``.grad`` was None at each step of the optimizer that owns it (or at the end of the
-block, if no optimizer stepped), and if no graph that ``backward()`` traversed leads to it.
+block, if no optimizer stepped), and if no graph that ``backward()`` traversed leads to it. If a graph leads to it, it
+still got none if a custom backward returned None on each path, or if ``backward()`` did not end.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from backprobe.record.source import Source
 from backprobe.record.training import ModuleCall, ModuleRan, Training, Untrained
 from backprobe.source.user_code import package
 
-MOST = 8  # calls that are kept for one module, and entries that are kept for one parameter
+MOST = 8  # the most entries that are kept for one parameter
 
 
 class Reached:
@@ -63,18 +64,9 @@ class Reached:
     @cached_property
     def sure(self) -> set[int]:
         """The ids of the leaves that some path reaches without passing through a custom backward."""
-        pending = [node for call in self.calls if not call.is_limited for node in call.nodes]
-        seen = set(pending)
-        while pending:
-            node = pending.pop()
-            if not isinstance(node, BackwardCFunction):
-                new = {follower for follower, _ in node.next_functions if follower is not None} - seen
-                seen |= new
-                pending += new
-        return {id(leaf) for leaf in graph.leaves(seen)}
-
-    def surely(self, tensors: Iterable[Tensor]) -> bool:
-        return any(id(one) in self.sure for one in tensors)
+        roots = [node for call in self.calls if not call.is_limited for node in call.nodes]
+        nodes = graph.walked(roots, lambda node: not isinstance(node, BackwardCFunction))
+        return {id(leaf) for leaf in graph.leaves(nodes)}
 
     def any_of(self, tensors: Iterable[Tensor]) -> bool:
         return any(id(one) in self.leaves for one in tensors)
@@ -89,8 +81,8 @@ class Judged:
     reached: Reached
 
     def spared(self) -> set[int]:
-        """Return the ids of parameters that were not expected to be trained: those of a teacher model, or of an
-        optimizer that did not step.
+        """Return the ids of parameters of models that ran and were not expected to be trained, such as those of a
+        teacher model, or of an optimizer that did not step.
         """
         return {id(one) for one in self.names.parameters()}.difference(self.parameters)
 
@@ -104,10 +96,10 @@ class Census:
         self.runs = ModuleRuns()
         self.is_uncompiled = False
         self.stepped: dict[Optimizer, Source | None] = {}  # by optimizer: the line of its first step
-        self.empty: dict[int, Tensor] = {}  # by id: the parameters without a gradient when a step started
-        self.before: dict[int, int] = {}  # by parameter id: the ``backward()`` calls before a step without its gradient
+        # by id: the parameters without a gradient before or after a step, and the number of ``backward()`` calls so far
+        self.empty: dict[int, tuple[Tensor, int]] = {}
         self.filled = Seen()
-        self.zero: dict[int, Tensor] = {}  # by id: parameters whose gradient was exactly 0 when a step started
+        self.zero: dict[int, Tensor] = {}  # by id: parameters whose gradient was exactly 0 before or after a step
         self.has_moving = False  # was any gradient not 0, or is that unknown?
         self.unstepped: Sequence[Tensor] | None = None  # parameters that get gradients and that nothing steps
 
@@ -132,8 +124,7 @@ class Census:
                     if not (self.has_moving or self._is_cleared(tensor)):
                         self.zero[id(tensor)] = tensor
             elif tensor.requires_grad:
-                self.empty[id(tensor)] = tensor
-                self.before[id(tensor)] = 0 if self.passing is None else len(self.passing.calls)
+                self.empty[id(tensor)] = tensor, 0 if self.passing is None else len(self.passing.calls)
 
     def _is_cleared(self, one: Tensor) -> bool:
         # Is the gradient 0 because it was cleared, and no backward has added to it since?
@@ -142,7 +133,8 @@ class Census:
 
     def judged(self, calls: Sequence[BackwardCall]) -> Judged | None:
         """Return the parameters that were expected to be trained: those of the optimizers that stepped. If none
-        stepped, those of the models that ran with gradients enabled. None if neither is known.
+        stepped, those of the models that ran with gradients enabled, unless ``inputs=`` limited a ``backward()``. None
+        if there are none.
         """
         if not self.stepped and not self.runs.modules:
             return None
@@ -250,8 +242,8 @@ class Census:
         return self.unstepped
 
     def _cut_short(self, trainable: Sequence[Tensor], names: TrainedNames, reached: Reached) -> dict[int, Tensor]:
-        # Return, by id, the parameters that a ``backward()`` would have reached if it had not raised an error. Paths
-        # through a checkpoint count as possible.
+        # Return, by id, the parameters without a gradient that a ``backward()`` would have reached if it had ended. A
+        # parameter of a module whose checkpoint was not recomputed counts as reached.
         if all(call.is_over for call in reached.calls):
             return {}
         owners = ((one, names.owner(one)) for one in trainable if self._lacks(one))
@@ -266,12 +258,12 @@ class Census:
     ) -> tuple[list[Tensor], set[int]]:
         # Return the parameters that ``backward()`` reached before a step, but that had no gradient at any step.
         #
-        # The first result is a list of parameters whose gradients were cleared. If instead a custom backward returned
-        # None for them, this list is empty, and the second result holds their ids.
-        lacking = [one for one in trainable if id(one) in self.before and one not in self.filled]
-        reached = {count: Reached(calls[:count]) for count in {self.before[id(one)] for one in lacking}}
-        behind = [one for one in lacking if reached[self.before[id(one)]].any_of([one])]
-        if any(reached[self.before[id(one)]].surely([one]) for one in behind):
+        # The first result is a list of parameters whose gradients were cleared. If each path to each of them has a
+        # custom backward, which may have returned None, this list is empty, and the second result holds their ids.
+        lacking = {one: self.empty[id(one)][1] for one in trainable if id(one) in self.empty and one not in self.filled}
+        reached = {count: Reached(calls[:count]) for count in {*lacking.values()}}
+        behind = [one for one, count in lacking.items() if reached[count].any_of([one])]
+        if any(id(one) in reached[lacking[one]].sure for one in behind):
             return behind, set()
         return [], {id(one) for one in behind}
 
@@ -292,43 +284,27 @@ class Census:
         entries = {id(capture.tensor): at for at, capture in enumerate(captures) if capture.tensor.is_leaf}
         givers = Givers([node for call in reached.calls if not call.is_limited for node in call.nodes])
         for one in lacking:
-            at, own = carriers[id(one)], entries.get(id(one))
             name, owner, held = names.of(one), names.owner(one), names.held_by(one, self.stepped)
+            at, own = carriers[id(one)], entries.get(id(one))
+            found = Untrained(name, "", "", ModuleRan.UNKNOWN, held, carriers=at, own=own)
             if id(one) in late:
-                yield Untrained(name, "", "", ModuleRan.CUT_SHORT, held, own=own)
+                yield replace(found, ran=ModuleRan.CUT_SHORT, carriers=())
                 continue
             if owner is None:
-                yield Untrained(name, "", "", ModuleRan.UNKNOWN, held, self._steps_of(one), carriers=at, own=own)
-                continue
-            silent = _silent(one, givers)
-            if silent:
-                yield Untrained(
-                    name, names.path(owner), type(owner).__name__, ModuleRan.RETURNED_NONE, held, silent, at, own
-                )
+                yield replace(found, calls=self._steps_of(one))
                 continue
             ran, module = self._ran(owner, names, reached, compiled)
-            others = self._in_its_place(one, owner, name, ran)
-            if others is not None:
-                instead, places = _positions(others, captures), tuple(self._calls(owner))
-                yield Untrained(
-                    name,
-                    names.path(owner),
-                    type(owner).__name__,
-                    ModuleRan.REPLACED,
-                    held,
-                    places,
-                    at,
-                    own,
-                    instead=instead,
-                )
-                continue
-            calls = [*self._calls(module)] if ran is ModuleRan.CALLED else []
-            code = forward_code(owner)
-            is_off = bool(calls) and all(one.mode for one in calls)  # every call ran with gradients disabled
-            if module is owner and package(code.co_filename) is None and not is_off:
-                calls, ran = [*mentioned_by(owner, name.rpartition(".")[2])], ModuleRan.OWN
-            path = names.path(module)
-            yield Untrained(name, path, type(module).__name__, ran, held, tuple(calls), at, own)
+            if silent := _silent(one, givers):
+                ran, module, calls = ModuleRan.RETURNED_NONE, owner, silent
+            elif (others := self._in_its_place(one, owner, name, ran)) is not None:
+                ran, module, calls = ModuleRan.REPLACED, owner, tuple(self._calls(owner))
+                found = replace(found, instead=_positions(others, captures))
+            else:
+                calls = tuple(self._calls(module)) if ran is ModuleRan.CALLED else ()
+                is_off = bool(calls) and all(one.mode for one in calls)  # every call ran with gradients disabled
+                if module is owner and package(forward_code(owner).co_filename) is None and not is_off:
+                    calls, ran = tuple(mentioned_by(owner, name.rpartition(".")[2])), ModuleRan.OWN
+            yield replace(found, module=names.path(module), kind=type(module).__name__, ran=ran, calls=calls)
 
     def _in_its_place(self, one: Tensor, owner: Module, name: str, ran: ModuleRan) -> list[Tensor] | None:
         # Return the tensors with which the module ran instead of this parameter, or tensors that contain the
@@ -338,7 +314,7 @@ class Census:
         return (self.runs.holding(one) if ran is ModuleRan.NOT_CALLED else None) or None
 
     def _steps_of(self, one: Tensor) -> tuple[ModuleCall, ...]:
-        # Return the line of the optimizer step, for a parameter that belongs to no model.
+        # Return the line of the first step of the optimizer that owns a parameter, if it is known.
         own = (line for optimizer, line in self.stepped.items() if any(each is one for each in parameters(optimizer)))
         return tuple([ModuleCall(line, line.text) for line in own if line is not None][:1])
 
@@ -393,7 +369,7 @@ def _carriers(
     lacking: Sequence[Tensor], captures: Sequence[Capture], inputs: Sequence[Sequence[int]]
 ) -> dict[int, tuple[int, ...]]:
     # Return, by the id of a parameter, the positions of the first captures that were computed from it: those that have
-    # no input capture that was also computed from it.
+    # no input capture that was also computed from it. There are at most ``MOST`` for each parameter.
     wanted = {id(one) for one in lacking}
     leads: dict[Any, frozenset[int]] = {}
     found: dict[int, list[int]] = {at: [] for at in wanted}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from torch import Tensor
+from torch.autograd.graph import Node
 
 from backprobe.backends.torch.graph import LEAF, is_custom, is_torchs, operation
 from backprobe.backends.torch.private import nodes_made
@@ -37,33 +38,35 @@ class Coverage:
 
     def look(self, tensors: Iterable[Tensor]) -> None:
         """Register all nodes of this run that lead to these tensors."""
-        pending = [node for tensor in tensors if (node := tensor.grad_fn) is not None]
-        while pending:
-            node = pending.pop()
-            number = node._sequence_nr()
-            if number >= self.start and number not in self.seen and node.name() != LEAF:
-                self.seen[number] = operation(node), is_custom(node) and not is_torchs(node)
-                pending += [follower for follower, _ in node.next_functions if follower is not None]
+        for number, node in self._leading_to(tensors, self.seen).items():
+            self.seen[number] = operation(node), is_custom(node) and not is_torchs(node)
 
     def differentiate(self, outputs: Iterable[Tensor], inputs: Iterable[Tensor]) -> bool:
-        """Register all nodes between the inputs and the outputs as differentiated. Without inputs, these are all nodes
-        that lead to the outputs.
+        """Register the nodes of this run that lead to the outputs as differentiated, except those that made the inputs,
+        and those behind them.
 
         Nodes made from now on belong to a derivative. Returns whether a registered node belongs to a derivative
         already.
         """
-        ends, seen = {one.grad_fn for one in inputs}, set[int]()
-        pending = [node for tensor in outputs if (node := tensor.grad_fn) is not None]
-        while pending:
-            node = pending.pop()
-            number = node._sequence_nr()
-            if number >= self.start and number not in seen and node not in ends and node.name() != LEAF:
-                seen.add(number)
-                pending += [follower for follower, _ in node.next_functions if follower is not None]
-        self.differentiated |= seen
+        ends = {node._sequence_nr() for one in inputs if (node := one.grad_fn) is not None}
+        seen = self._leading_to(outputs, ends)
+        self.differentiated.update(seen)
         is_again = any(since <= number < until for number in seen for since, until in self.derivatives)
         self.differentiating = now()
         return is_again
+
+    def _leading_to(self, tensors: Iterable[Tensor], ends: Container[int]) -> dict[int, Node]:
+        # Return, by number, the nodes of this run that lead to these tensors and are no leaves. The nodes in ``ends``,
+        # and those that lead only to them, are left out.
+        found: dict[int, Node] = {}
+        pending = [node for tensor in tensors if (node := tensor.grad_fn) is not None]
+        while pending:
+            node = pending.pop()
+            number = node._sequence_nr()
+            if number >= self.start and number not in found and number not in ends and node.name() != LEAF:
+                found[number] = node
+                pending += [follower for follower, _ in node.next_functions if follower is not None]
+        return found
 
     def unaccounted(self) -> list[tuple[str, bool]]:
         """Return the operations of the nodes that no recorded call created, and whether their derivatives are

@@ -70,8 +70,8 @@ def twins(
     """Return pairs of parameters: one that an optimizer owns, whose model did not run; and one of a model that ran,
     which no optimizer owns.
 
-    Parameters are paired only if all have the same shapes in the same order. They then probably belong to two modules
-    that were created in the same way.
+    Parameters are paired only if all have the same shapes and dtypes in the same order. They then probably belong to
+    two modules that were created in the same way.
     """
     held = held_by(all_optimizers())
     ran = [one for one in names.parameters() if id(one) in leaves and id(one) not in held]
@@ -138,7 +138,8 @@ def _constants(module: Module) -> Iterator[tuple[str, str]]:
 
 
 def _is_kept(module: Module, attribute: str) -> bool:
-    # Is the attribute set only by ``__init__``, in a file that does not use gradients itself?
+    # Is the attribute set only by ``__init__``, or a buffer that no method sets, in a file that does not use gradients
+    # itself?
     #
     # An attribute that other methods set may hold data, such as an input that requires a gradient.
     kind = type(module)

@@ -20,17 +20,17 @@ from backprobe.backends.torch.trained_names import TrainedNames
 from backprobe.backends.torch.unregistered import all_optimizers, held_by
 
 State = tuple[object, ...]
-"""What changes whenever something writes to a tensor: its place and version, and two sums of its numbers."""
+"""Facts of a tensor, of which almost every write changes one: its place and version, and two sums of its numbers."""
 
 BEFORE: WeakKeyDictionary[Optimizer, dict[int, tuple[ref[Tensor], State]]] = WeakKeyDictionary()
-"""By optimizer: the parameters that it left alone in the last block in which it stepped, with their states."""
+"""By optimizer: the parameters that no optimizer owned in the last block in which it stepped, with their states."""
 
 
 def unstepped(names: TrainedNames, leaves: Mapping[int, Tensor], stepped: Collection[Optimizer]) -> list[Tensor]:
     """Return the parameters that got gradients in this block and in an earlier one, and that nothing has stepped.
 
-    ``leaves`` are all leaves that got gradients. An optimizer that trains no parameter of a module, but an input, is
-    left out, and so are modules in evaluation mode: both use a model as it is.
+    ``leaves`` are all leaves that got gradients. Nothing is returned if the optimizers train no parameter of a module,
+    as when they train an input. Modules in evaluation mode are left out. In both cases a model is used as it is.
     """
     held = held_by(stepped)
     if not any(at in names.owners for at in leaves.keys() & held):

@@ -15,8 +15,8 @@ from backprobe.record.names import quote_path
 
 
 def untrained(model: Module, optimizers: Sequence[Any]) -> dict[str, list[str]]:
-    """Return the names of parameters that require no gradient (``frozen``), and of others that no optimizer owns
-    (``left_out``).
+    """Return the names of parameters that require no gradient (``frozen``), and, if there are optimizers, of others
+    that none of them owns (``left_out``).
     """
     names = {parameter: quote_path(path) for path, parameter in reversed(watched_parameters(unwrapped(model)))}
     held = {parameter for optimizer in optimizers for parameter in optimizer_steps.parameters(optimizer)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from types import FrameType
+from traceback import walk_tb
 
 from torch import Tensor
 from torch.nn import Module
@@ -42,7 +42,7 @@ def ready_twice(error: BaseException) -> str | None:
     DDP first considered the parameter unused, because the graph that it traverses does not contain the operations
     inside a reentrant checkpoint.
     """
-    said, frames = TWICE.search(str(error)), [*_frames(error)]
+    said, frames = TWICE.search(str(error)), [frame for frame, _ in walk_tb(error.__traceback__)]
     places = [
         place for frame in frames for place in (frame.f_locals, getattr(frame.f_locals.get("self"), "__dict__", {}))
     ]
@@ -68,11 +68,5 @@ def named(tensors: Sequence[Tensor], error: BaseException) -> str:
 
 def _modules(error: BaseException) -> Iterator[Module]:
     # Yield the modules whose methods an error passed through.
-    return (own for frame in _frames(error) if isinstance(own := frame.f_locals.get("self"), Module))
-
-
-def _frames(error: BaseException) -> Iterator[FrameType]:
-    step = error.__traceback__
-    while step is not None:
-        yield step.tb_frame
-        step = step.tb_next
+    frames = walk_tb(error.__traceback__)
+    return (own for frame, _ in frames if isinstance(own := frame.f_locals.get("self"), Module))

@@ -13,7 +13,7 @@ from backprobe.backends.variations import Variation, Variations, no_dtype
 
 
 class TorchVariations(Variations):
-    """Implements ``Variations`` for PyTorch: a tensor is replaced by a new one, a module by a copy."""
+    """Implements ``Variations`` for PyTorch: a floating-point tensor is replaced by a new one, a module by a copy."""
 
     def varied(self, value: Any, variation: Variation, number: int, undo: list[Callable[[], None]]) -> Any:
         if isinstance(value, nn.Module):

@@ -122,7 +122,7 @@ class WatchedGaps:
         return has_row or (place != NONE and place in self.came)
 
     def _why_local(self, path: str, has_no_gradient: bool, is_called: bool) -> GapCode | None:
-        # Return the reason why a local of a forward has no row; None if the forward did not run.
+        # Return the reason why a local of a forward has no row; None if the module did not run in a measured call.
         forward = self.forwards.get(path)
         if forward is None:
             return GapCode.REMOVED

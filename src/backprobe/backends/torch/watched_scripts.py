@@ -4,9 +4,9 @@ them.
 PyTorch's hooks on all modules show which module is called from outside of all other modules, before it computes, so the
 first step is measured completely. The optimizers of a model are those that own one of its parameters.
 
-Some libraries wrap the model for each call, as solvers of differential equations do. A wrapper got the model after the
-optimizer did, and nothing beside it, so the wrapped module is the model. Libraries may also call it from a wrapper
-without parameters that runs without gradients.
+Some libraries wrap the model for each call, as solvers of differential equations do. Such a wrapper holds nothing but
+the model, and got it after the optimizers of the model were created. The wrapped module then counts as the model. A
+library may also call the model from a module without parameters that runs without gradients.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from torch.optim import Optimizer
 
 from backprobe.backends.patching import listening
 from backprobe.backends.torch.compiled_statistics import without_warning_of_hooks
-from backprobe.backends.torch.dynamo import OptimizedModule, compiled_codes
+from backprobe.backends.torch.dynamo import OptimizedModule, compiled_codes, is_rest
 from backprobe.backends.torch.optimizer_steps import parameters
 from backprobe.backends.torch.own_calls import all_owners, around_calls_of
 from backprobe.backends.torch.private import is_wrapped
@@ -42,6 +42,7 @@ from backprobe.backends.torch.tape import quiet
 from backprobe.backends.torch.watched_selection import unwrapped
 from backprobe.backends.watches import ScriptListener
 from backprobe.source.frames import name_in
+from backprobe.source.user_code import package
 
 T = TypeVar("T")
 
@@ -59,7 +60,9 @@ class WatchedScript:
         self.scalers: list[weakref.ref[GradScaler]] = []
         self.known: weakref.WeakSet[Module] = weakref.WeakSet()  # models that were found, and all modules inside them
         self.given: weakref.WeakKeyDictionary[Module, int] = weakref.WeakKeyDictionary()
-        """How many optimizers existed when a module got its last part. Modules that were complete before have none."""
+        """How many optimizers existed when a module got its last part. Modules that got none since the first optimizer
+        was created are not in it.
+        """
         self.running: list[Module] = []
         self.outermost: int | None = None  # the index in ``running`` of the first module called with gradients on
         self.again: Module | None = None  # a module that is being called again, because it was just found
@@ -73,7 +76,7 @@ class WatchedScript:
         with self.installed as installed:
             installed.enter_context(without_warning_of_hooks())
             installed.enter_context(listening(Optimizer, "__init__", self._optimizer_made))
-            installed.enter_context(listening(GradScaler, "__init__", _remembering(self.scalers)))
+            installed.enter_context(listening(GradScaler, "__init__", self._scaler_made))
             installed.enter_context(backward_read(self._backward))
             installed.enter_context(listening(Module, "compile", self._compiled))
             installed.callback(self._leave)
@@ -87,7 +90,8 @@ class WatchedScript:
 
     def _leave(self) -> None:
         self.is_open = False
-        self.listener.compiled([code for code in compiled_codes() if package(code.co_filename) is None])
+        own = [code for code in compiled_codes() if package(code.co_filename) is None and not is_rest(code)]
+        self.listener.compiled(sorted(own, key=lambda code: (code.co_filename, code.co_firstlineno)))
 
     def _optimizer_made(self, following: Callable[..., Any], instance: Optimizer, *args: Any, **kwargs: Any) -> Any:
         # The classes of the script's models exist by now. A class with its own ``__call__`` may not run the hooks, so
@@ -96,6 +100,10 @@ class WatchedScript:
         self.owners |= new
         self.installed.enter_context(around_calls_of(new, self._own_call))
         self.optimizers.append(weakref.ref(instance))
+        return following(instance, *args, **kwargs)
+
+    def _scaler_made(self, following: Callable[..., Any], instance: GradScaler, *args: Any, **kwargs: Any) -> Any:
+        self.scalers.append(weakref.ref(instance))
         return following(instance, *args, **kwargs)
 
     def _part_given(self, module: Module, name: str, part: Module | None) -> None:
@@ -186,13 +194,14 @@ class WatchedScript:
                 return module
 
     def _is_later(self, module: Module) -> bool:
-        # Did a module get its part when all optimizers existed that train it?
+        # Did a module get its part after all optimizers that train it were created?
         if module not in self.given:
             return False
         return not _training({*module.parameters()}, self.optimizers[self.given[module] :])
 
     def _backward(self, tensor: Tensor) -> None:
-        # A program may only look, as with hasattr(x, "backward"): inside a transform, or at what has no gradient.
+        # The program may read ``backward`` without calling it, as hasattr(x, "backward") does. So the tensor may be
+        # inside a transform, or require no gradient.
         with quiet():
             if not is_wrapped(tensor) and tensor.requires_grad and tensor.numel() == 1 and not self._scalers():
                 self.listener.lost(tensor.detach())
@@ -217,12 +226,3 @@ def _called(hook: Callable[..., Any], module: Module, args: Any, kwargs: Any) ->
 
 def _there(made: Iterable[weakref.ref[T]]) -> list[T]:
     return [one for one in (reference() for reference in made) if one is not None]
-
-
-def _remembering(made: list[weakref.ref[Any]]) -> Callable[..., Any]:
-    # Return a function that replaces ``__init__`` of a class, and remembers each object that is created.
-    def init(following: Callable[..., Any], instance: Any, *args: Any, **kwargs: Any) -> Any:
-        made.append(weakref.ref(instance))
-        return following(instance, *args, **kwargs)
-
-    return init

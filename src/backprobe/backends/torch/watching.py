@@ -42,6 +42,7 @@ from backprobe.backends.torch.private import (
     dispatch_modes,
     innermost_transform,
     queue_callback,
+    queue_last,
     tracing_state,
 )
 from backprobe.backends.torch.statistics import exponents_of, row_of, why_unread
@@ -161,16 +162,15 @@ class TorchWatching(ModelWatching):
 
     def _add_of_grad(self) -> None:
         # The step has run no ``backward()``: report the gradients of ``autograd.grad``, if all its calls differentiated
-        # one output.
-        rows, counts = self.grad_passes.of_one_output()
-        if rows or self.ran_inside:
+        # one output. The step also counts as one with a backward pass if the model ran in such a pass.
+        kept = self.grad_passes.of_one_output()
+        if kept or self.ran_inside:
             self.listener.passed()
-        for place, kept in rows.items():
-            for row in kept:
+        for place, measured in kept.items():
+            for row, counted in measured:
                 self.listener.add(place, row)
-        for place, kept in counts.items():
-            for counted in kept:
-                self.listener.count(place, counted)
+                if counted is not None:
+                    self.listener.count(place, counted)
 
     def _leave_out_written(self) -> None:
         # Leave out the gradients of views that were written to after they were measured. Such a gradient belongs to the
@@ -192,7 +192,7 @@ class TorchWatching(ModelWatching):
                 self.locals.wake()
 
     def _follow_up(self) -> None:
-        # Raise Unsupported if a part of the model has run without the hooks that this watch installed.
+        # Raise Unsupported if a part of the model was compiled before this watch began, and has run without its hooks.
         if not self.before.codes:  # true for nearly all models
             return
         found = self.before.around(self.model, {module for module, one in self.modules.items() if one.places})
@@ -367,7 +367,7 @@ class TorchWatching(ModelWatching):
             seen.gradient_places.append(places[1])
 
     def _await(self, seen: MeasuredTensor, tensor: Tensor) -> None:
-        # Observe the gradient of a tensor.
+        # Observe the gradient of a tensor, if it requires one.
         if tensor.grad_fn is not None:
             seen.is_awaited = True
             if type(tensor) is Tensor and tensor._is_view():
@@ -399,8 +399,8 @@ class TorchWatching(ModelWatching):
     # Methods for the backward pass.
 
     def _arrive(self, seen: MeasuredTensor, number: int, gradients: Sequence[Tensor | None]) -> None:
-        # Called when a backward pass has reached a measured tensor. The pass is registered even if its gradients are
-        # not stored.
+        # Called when a backward pass has reached a measured tensor. In a measured step the pass is registered even if
+        # its gradients are not stored.
         if not self.listener.is_measured:
             return
         running = current_pass()
@@ -413,7 +413,7 @@ class TorchWatching(ModelWatching):
         seen.has_come = True
         if not places or gradient is None:
             return
-        if not self.passes[running] and running not in self.grad_passes.rows:
+        if not self.passes[running] and running not in self.grad_passes.kept:
             return
         with quiet():
             row = row_of(gradient.detach())
@@ -436,7 +436,8 @@ class TorchWatching(ModelWatching):
             self.listener.count(place, counted)
 
     def _begun(self, running: int) -> bool:
-        # Does the pass that has just started belong to ``backward()`` and not to ``autograd.grad``?
+        # Does the pass that has just started belong to ``backward()`` and not to ``autograd.grad``? The half of a split
+        # backward that computes gradients of inputs counts as ``backward()``.
         frame = innermost_call(sys._getframe(1)) or innermost_call(sys._current_frames().get(self.thread))
         half = self.schedules.half
         if half == "inputs" or frame is None or frame.f_code.co_name != "grad":
@@ -446,30 +447,23 @@ class TorchWatching(ModelWatching):
                 self.steps.uncleared.pass_began()
                 if self.compiled.values.places:
                     self._add_compiled(self.compiled.values.take())
-                    queue_callback(self._drop_repeated)
+                    # what compiled code measures in this pass repeats earlier measurements of checkpoints
+                    queue_callback(self.compiled.values.take)
                 if self.options.clipping:
-                    queue_callback(partial(self._left, True))
+                    queue_last(self._left)
             return True
         if not half:  # the half for weights repeats what the half for inputs measured
             self.grad_passes.begin(running, frame)
         return False
 
-    def _drop_repeated(self) -> None:
-        # Called at the end of a pass in which compiled code only recomputed checkpoints. Its measurements are
-        # discarded, because they repeat earlier ones.
-        self.compiled.values.take()
-
     def _half_over(self) -> None:
         # Called when one half of a split backward has added to ``.grad``, after its pass.
         if self.options.clipping:
-            self._left(False)
+            self._left()
 
-    def _left(self, again: bool) -> None:
-        # Called at the end of a pass. Measure the gradients in ``.grad``, after the callbacks that other code has
-        # queued.
-        if again:
-            queue_callback(partial(self._left, False))
-        elif self.listener.is_measured:
+    def _left(self) -> None:
+        # Called at the end of a pass, or of a half of one. Measure the gradients in ``.grad`` in a measured step.
+        if self.listener.is_measured:
             self.steps.measure_gradients(self.parameters, BACKWARD, replaces=True)
 
 

@@ -35,28 +35,23 @@ CALL, TENSOR = torch.nn.Module.__call__, attrgetter("tensor")
 class TorchWrites(Versions, Writes):
     """Implements ``Writes`` for PyTorch, and finds the tensors that calls write to."""
 
-    refused: Sequence[models.Refusal]
-    modules: dict[torch.nn.Module, Effect]
-    """The effect of calling each module and its submodules."""
-    reporting: dict[int, torch.nn.Module]
-    """By id, the modules whose forward is instrumented. They report their writes themselves."""
-    unplaced: list[Capture]
-    by_memory: dict[int, list[Capture]]
-    """The current captures, by storage."""
-    known_versions: dict[int, int]
-    """For each storage of captures, the version after the last observed write."""
-    pending: list[tuple[Tensor, list[Node], list[Capture]]]
-    exposed: dict[Capture, None]
-    exposed_now: list[Capture]
-    """Captures that the running statement has exposed."""
-    saved: set[int]
-    """The storages of tensors that operations saved for backward, as far as this was examined."""
-    begun: bool
-    """Whether saved tensors were examined."""
-    found_overwritten: list[Capture]
-    found_detached: list[Capture]
-    together: list[tuple[Capture, Capture]]
-    """Pairs of captures of the same tensor, before and after a write while gradients were disabled."""
+    refused: Sequence[models.Refusal] = models.WRAPPERS  # modules that cannot be called in a program
+
+    def __init__(self) -> None:
+        self.modules: dict[torch.nn.Module, Effect] = {}  # the effect of calling each module and its submodules
+        self.reporting: dict[int, torch.nn.Module] = {}  # by id: modules whose own forward reports its writes
+        self.unplaced: list[Capture] = []  # captures that are not in ``by_memory`` yet
+        self.by_memory: dict[int, list[Capture]] = {}  # current captures by storage
+        self.known_versions: dict[int, int] = {}  # by storage of captures: the version after the last observed write
+        # writes that have not ended: the tensor, the nodes that the write bypasses, and the captures in its memory
+        self.pending: list[tuple[Tensor, list[Node], list[Capture]]] = []
+        self.exposed: dict[Capture, None] = {}  # captures that may be written to without notice
+        self.exposed_now: list[Capture] = []  # captures that the running statement has exposed
+        self.saved: set[int] = set()  # storages that operations saved for backward, as far as examined
+        self.begun = False  # were the saved tensors examined?
+        self.found_overwritten: list[Capture] = []
+        self.found_detached: list[Capture] = []
+        self.together: list[tuple[Capture, Capture]] = []  # (before, after) a write while gradients are off
 
     @abstractmethod
     def quiet(self) -> AbstractContextManager[Any]:
@@ -196,7 +191,7 @@ class TorchWrites(Versions, Writes):
         return list(held)
 
     def place(self) -> None:
-        # Sort the captures by their memory. This is delayed until something is written.
+        # Sort the captures by their memory. This is delayed until it is needed, for example for a write.
         if not self.unplaced:
             return
         for place, capture in zip(memories([*map(TENSOR, self.unplaced)]), self.unplaced, strict=True):
@@ -232,8 +227,8 @@ def _view_nodes(tensor: Tensor) -> list[Node]:
 
 
 def is_written_past(capture: Capture) -> bool:
-    """Does the captured tensor have other contents although its version is unchanged? Freed memory does not count as
-    changed.
+    """Does the captured tensor have other contents than its copy, although its version is unchanged? False if it has no
+    copy, or if its memory was freed.
     """
     if version(capture.tensor) != capture.version or capture.snapshot is None or capture.alias is None:
         return False

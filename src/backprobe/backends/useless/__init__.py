@@ -6,7 +6,7 @@ docs/useless.md explains what each fact means, how it is found and how often it 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -133,10 +133,9 @@ def found_again(before: Mapping[str, End], now: Mapping[str, End]) -> list[Note]
     >>> [str(note) for note in found_again({"w": End(FLAT, "clip", 1)}, {"w": End(FLAT, "clip", 1)})]
     ['the gradients of w are exactly 0: clip is flat there']
     """
-    both = {name: (before[name], one) for name, one in now.items() if name in before and before[name].code == one.code}
-    return _by_operation(
-        {name: replace(one, is_zero=was.is_zero and one.is_zero) for name, (was, one) in both.items()}, 2
-    )
+    same = [name for name, one in now.items() if name in before and before[name].code == one.code]
+    ends = [(name, replace(now[name], is_zero=before[name].is_zero and now[name].is_zero)) for name in same]
+    return by_operation(ends, iterations=2)
 
 
 def once(now: Mapping[str, End]) -> list[Note]:
@@ -145,7 +144,7 @@ def once(now: Mapping[str, End]) -> list[Note]:
     >>> [note.fields["iterations"] for note in once({"w": End(FLAT, "clip", 1)})]
     ['1']
     """
-    return _by_operation({name: one for name, one in now.items() if one.code != CANCELS}, 1)
+    return by_operation([(name, one) for name, one in now.items() if one.code != CANCELS], iterations=1)
 
 
 def of_ends(ends: Mapping[str, End]) -> list[Note]:
@@ -154,19 +153,21 @@ def of_ends(ends: Mapping[str, End]) -> list[Note]:
     >>> [note.fields["iterations"] for note in of_ends({"w": End(CANCELS, "sub", 1)})]
     ['call']
     """
-    return [in_one_call(note) for note in _by_operation(ends, 1)]
+    return [*map(in_one_call, by_operation(ends.items(), iterations=1))]
 
 
-def _by_operation(ends: Mapping[str, End], iterations: int) -> list[Note]:
-    places: dict[tuple[str, str, Source | None, bool], list[str]] = {}
-    for name, one in ends.items():
-        places.setdefault((one.code, one.operation, one.place, one.is_constant), []).append(name)
-    return [
-        of_parameters(
-            code, names, operation, at, iterations, is_constant, is_zero=all(ends[name].is_zero for name in names)
-        )
-        for (code, operation, at, is_constant), names in places.items()
-    ]
+def by_operation(ends: Iterable[tuple[str, End]], *, iterations: int) -> list[Note]:
+    """Return a note for each operation at which the gradients of some parameters vanish. The places of these ends are
+    lines.
+    """
+    places: dict[tuple[str, str, Source | None, bool], list[tuple[str, bool]]] = {}
+    for name, one in ends:
+        places.setdefault((one.code, one.operation, one.place, one.is_constant), []).append((name, one.is_zero))
+    notes = []
+    for (code, operation, at, is_constant), several in places.items():
+        names, zeros = zip(*several, strict=True)
+        notes.append(of_parameters(code, names, operation, at, iterations, is_constant, is_zero=all(zeros)))
+    return notes
 
 
 class UselessGradients(ABC):
@@ -290,7 +291,7 @@ def is_lasting(note: Note) -> bool:
 
 
 def line_of(note: Note) -> Source | None:
-    """Return the line of a note."""
+    """Return the line of a note; None if it has none."""
     file, _, line = note.fields.get("at", "").rpartition(":")
     return Source(file, int(line), note.fields.get("text", "")) if file else None
 

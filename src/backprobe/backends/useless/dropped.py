@@ -29,7 +29,7 @@ def dropped_by(running: Iterable[Instruction], home: Collection[str]) -> Instruc
 
 
 def notes_on_dropped(instructions: Iterable[Instruction]) -> Iterator[Note]:
-    """Yield a note on each statement that discards the result of an operation."""
+    """Yield a note on each statement that discards the result of an operation, if its source is available."""
     for code, at in dict.fromkeys(instructions):
         site = site_at(code, at, ast.expr)
         if site is not None:

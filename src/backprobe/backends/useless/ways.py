@@ -10,10 +10,12 @@ import math
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from math import prod
 from typing import Any, Generic, TypeVar
 
-from backprobe.backends.useless import CANCELS, COARSE, COARSE_ELEMENTS, COARSE_ROUNDING, End, of_parameters
+from backprobe.backends.useless import CANCELS, COARSE, COARSE_ELEMENTS, COARSE_ROUNDING, End, by_operation
+from backprobe.record.graph import reached
 from backprobe.record.reasons import Note
 from backprobe.record.source import Source
 
@@ -110,16 +112,12 @@ def notes_on_leaves(
     """Yield a note for each operation at which the gradients of some of these leaves vanish.
 
     ``leaves`` are the leaves with their ends. ``is_zero`` says whether the gradient of a leaf was exactly 0 in each of
-    these iterations. This is required, unless contributions cancel to rounding.
+    these iterations. This is required, unless contributions cancel.
     """
-    places: dict[tuple[str, str, Source | None, bool], list[Key]] = defaultdict(list)
-    for leaf, ends in leaves:
-        end = decisive(ends)
-        if end is not None and (end.code == CANCELS or is_zero(leaf)):
-            places[end.code, end.operation, line(end), end.is_constant].append(leaf)
-    for (code, operation, at, is_constant), those in places.items():
-        all_zero = all(map(is_zero, those))
-        yield of_parameters(code, [*map(name, those)], operation, at, iterations, is_constant, is_zero=all_zero)
+    ended = [(leaf, end) for leaf, ends in leaves if (end := decisive(ends)) is not None]
+    ended = [(leaf, replace(end, place=line(end), is_zero=is_zero(leaf))) for leaf, end in ended]
+    reported = [(name(leaf), end) for leaf, end in ended if end.code == CANCELS or end.is_zero]
+    yield from by_operation(reported, iterations=iterations)
 
 
 class Ways(ABC, Generic[Value, Step]):
@@ -134,7 +132,7 @@ class Ways(ABC, Generic[Value, Step]):
 
     @abstractmethod
     def maker(self, value: Value) -> Step | None:
-        """Return the step that computed a value."""
+        """Return the step that computed a value; None for a value that no observed step computed."""
 
     @abstractmethod
     def made(self, step: Step) -> Iterable[Value]:
@@ -168,15 +166,14 @@ class Ways(ABC, Generic[Value, Step]):
         """Return the values that receive a gradient from these roots, without those whose gradient is 0 or only
         rounding error.
         """
-        cancelled, pending = self.cancelled, [*roots]
-        found = set(pending)
-        while pending:
-            step = self.maker(pending.pop())
-            for value, is_nothing in () if step is None else self.operands(step).values():
-                if not (is_nothing or value in found or value in cancelled):
-                    found.add(value)
-                    pending.append(value)
-        return found
+        cancelled = self.cancelled
+
+        def onward(value: Value) -> list[Value]:
+            step = self.maker(value)
+            sent = () if step is None else self.operands(step).values()
+            return [one for one, is_nothing in sent if not (is_nothing or one in cancelled)]
+
+        return reached(roots, onward)
 
     def users(self, steps: Iterable[Step]) -> dict[Value, list[tuple[Step, int]]]:
         """Return, for each value, the steps that send a gradient to the value, with the place of the operand."""

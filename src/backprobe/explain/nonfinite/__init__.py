@@ -31,8 +31,8 @@ BIRTHS = ("born", "born_backward", "came_in", "came_in_backward", "unknown")
 def explain_nonfinite(record: Record, derivative: Derivative = not_asked) -> Report:
     """Report the births of NaN and Inf in the order in which they happened, then where they vanished and spread to.
 
-    A birth is an operation that makes NaN or Inf from finite numbers. A line that cannot be evaluated again is reported
-    as such, and the report continues. ``derivative`` is called to ask the framework for a derivative.
+    A birth is an operation that makes NaN or Inf from finite numbers. If the recorded lines cannot be evaluated again,
+    the report is incomplete, and a note says so. ``derivative`` is called to ask the framework for a derivative.
     """
     known = Evidence(record, load_arrays(record.backend), derivative)
     try:

@@ -15,6 +15,7 @@ import numpy
 from backprobe.backends.dialects import dialect_of
 
 Array = Any
+Shape = tuple[int, ...]
 
 FAILING = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """Errors of Python and NumPy that show that a line was misread."""
@@ -257,6 +258,14 @@ ABSORBING = frozenset({"add", "sub", "mul", "neg", "sum", "mean", "matmul"})
 def function(op: str, framework: str) -> Callable[..., Array] | None:
     """The NumPy version of an operation, or None if there is none."""
     return ELEMENTWISE.get(op) or OTHERS.get(op) or MEANINGS.get(dialect_of(framework).meanings.get(op, ""))
+
+
+def broadcast(*shapes: Shape) -> Shape | None:
+    """The shape to which arrays of these shapes are broadcast; None if they do not fit together."""
+    try:
+        return numpy.broadcast_shapes(*shapes)
+    except ValueError:
+        return None
 
 
 def typed(numbers: Array, dtype: str | None) -> Array:

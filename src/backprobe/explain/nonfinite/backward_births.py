@@ -1,4 +1,7 @@
-"""Finds where NaN and Inf arise in backward: lines that received a finite gradient and passed on NaN or Inf."""
+"""Finds where NaN and Inf arise in backward: lines that received a gradient and passed on a worse one.
+
+NaN or Inf is worse than a finite gradient, and NaN is worse than Inf.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,13 @@ from functools import cached_property, partial
 
 import numpy
 
+from backprobe.cuts.parsed import parsed_expression
 from backprobe.explain.nonfinite import local_derivatives, loops, mechanism, operands
 from backprobe.explain.nonfinite.backward_reasons import BackwardReasons, BackwardWhy, Birth, is_pole
 from backprobe.explain.nonfinite.forward_births import ForwardPass, Moment
 from backprobe.explain.nonfinite.local_derivatives import Factors
 from backprobe.explain.nonfinite.selections import SelectedBranch, Selections
-from backprobe.explain.nonfinite.sources import applied_to, parsed
+from backprobe.explain.nonfinite.sources import applied_to
 from backprobe.explain.nonfinite.states import RECORDED, WORDS, Badness, of_numbers
 from backprobe.explain.nonfinite.terms import Term
 from backprobe.explain.nonfinite.text import MOST, Mechanism, born, finding, given, say, scaled, see_inside
@@ -127,7 +131,7 @@ class BackwardPass:
         return [[one] for one in made] or [named or consumers]
 
     def _flow(self, consumer: int, at: int) -> Badness:
-        # The state of the gradient along an edge (finite, Inf or NaN), if it is known.
+        # The state of the gradient along an edge: finite, Inf or NaN. An unknown one counts as finite.
         flow = next((edge.contribution for edge in self.entries[consumer].inputs if edge.at == at), None)
         numbers = None if flow is None else self.known.arrays.numbers(flow)
         return Badness.FINITE if numbers is None else of_numbers(numbers)
@@ -389,7 +393,7 @@ class BackwardPass:
         one = next((one for one in left_out if one.term.op == "where"), None)
         if one is None:
             return []
-        tree = parsed(one.term.text)
+        tree = parsed_expression(one.term.text)
         name = one.term.text if tree is None else operation_of(tree)
         return [say("masked", branch=shorten(one.branch.text), where=name + self.known.at_line(one.at))]
 

@@ -138,7 +138,7 @@ class Computation:
 
     @cached_property
     def is_equal(self) -> bool:
-        """Does the evaluation give exactly the recorded numbers?"""
+        """Does the evaluation give the recorded numbers, except for small differences?"""
         return self._whole is not None and numpy.allclose(self._whole, self.result, 1e-3, 1e-6, equal_nan=True)
 
     @property
@@ -212,7 +212,7 @@ class Computation:
         for one, _ in flowing:
             operand = self.value(one)
             finite = False if operand is None else ~arithmetic.is_bad(operand)
-            if not _fits(own, finite):
+            if arithmetic.broadcast(numpy.shape(own), numpy.shape(finite)) is None:
                 return None  # for example, the numbers are those of all examples of a vmap together
             own = own & finite
         return own
@@ -257,7 +257,7 @@ class Computation:
         """Can the NaN or Inf of a part come from a number that the program writes in it, such as ``float("inf")``?
 
         The answer is no if the operands are finite there, or if the written numbers differ from the computed ones. It
-        is yes if this cannot be decided.
+        is yes for such a written number itself, and if this cannot be decided.
         """
         if term in self.births:
             return _is_written_out(term) or not self.is_of_finite(term)
@@ -292,15 +292,6 @@ class Computation:
 
     def _is_inside(self, part: Term) -> bool:
         return part is not self.term and bool(part.op) and self.is_bad(part)
-
-
-def _fits(one: Array, other: Array) -> bool:
-    # Can two arrays or numbers be broadcast together?
-    try:
-        numpy.broadcast_shapes(numpy.shape(one), numpy.shape(other))
-    except ValueError:
-        return False
-    return True
 
 
 def _both(one: Array, other: Array) -> Array:

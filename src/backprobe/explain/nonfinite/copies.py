@@ -1,4 +1,4 @@
-"""Finds values that were copied without a recorded line, such as batches from a table, by comparing bits."""
+"""Finds values that were copied without a recorded operation, such as batches from a table, by comparing bits."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def with_copied(
 ) -> Sequence[tuple[int, ...]]:
     """Return the sources of each entry, with added sources for bad entries that have no bad source.
 
-    The added sources are earlier bad entries from which rows were copied. Only entries without a line and without an
-    incoming edge are compared, because two lines may compute the same numbers independently.
+    The added sources are earlier bad entries from which rows were copied. An entry with an expression, an operation or
+    an incoming edge is not compared, because two lines may compute the same numbers independently.
     """
     found = list(direct)
     for at in sorted(bad):
@@ -42,7 +42,7 @@ def copied_of(copy: Any, before: Iterable[tuple[int, Any]]) -> list[int]:
         return []
     arrays = [(at, one) for at, one in ((at, _array(one)) for at, one in before) if one is not None]
     for rows in (copy, copy[None]):
-        every, left = _rows(rows, rows.shape[1:]), {one.tobytes() for one in rows if _is_bad(one)}
+        every, left = _rows(rows, rows.shape[1:]), {one.tobytes() for one in rows if not numpy.isfinite(one).all()}
         for at, one in arrays:
             if every <= _rows(one, rows.shape[1:]):
                 return [at]
@@ -67,10 +67,6 @@ def _rows(array: Array, shape: tuple[int, ...]) -> set[bytes]:
     if array.shape == shape:
         return {array.tobytes()}
     return {one.tobytes() for one in array} if array.shape[1:] == shape else set()
-
-
-def _is_bad(row: Array) -> bool:
-    return not numpy.isfinite(row).all()
 
 
 def _is_spelled(entry: Entry) -> bool:

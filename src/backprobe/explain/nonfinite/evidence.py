@@ -23,7 +23,7 @@ from backprobe.explain.nonfinite.computation import Computation
 from backprobe.explain.nonfinite.copies import with_copied
 from backprobe.explain.nonfinite.mechanism import BINARY
 from backprobe.explain.nonfinite.sources import Sources, taken
-from backprobe.explain.nonfinite.statements import computed
+from backprobe.explain.nonfinite.statements import computed, local_names
 from backprobe.explain.nonfinite.states import Badness, number, of_grad, of_value
 from backprobe.explain.nonfinite.terms import Term, constant, known_as, term_of, written
 from backprobe.explain.nonfinite.text import WrittenInstead, at_line, finding, say
@@ -263,21 +263,19 @@ class Evidence:
         returned = [split(name)[0] for name in names if strip(name).endswith(":return")]
         return FIRST.sub("", max(returned, key=len, default=self.graph.scopes[at]))
 
-    def locals(self, at: int) -> Iterator[str]:
-        """Yield the local names of a value, one for each scope in which it has a name."""
-        for name in (self.entries[at].name, *self.entries[at].aliases):
-            yield strip(name).rpartition(":")[2]
-
     @cached_property
     def names_by_home(self) -> Mapping[str, set[str]]:
         """For each scope, the local names of the values that it computed."""
         found: dict[str, set[str]] = defaultdict(set)
         for at in range(len(self.entries)):
-            found[self.home(at)].update(self.locals(at))
+            found[self.home(at)].update(local_names(self.entries[at]))
         return found
 
     def computed_by(self, term: Term) -> str:
-        """The expression that computes an unnamed value; empty if the value has a name."""
+        """The expression that computes an unnamed value; empty if the value has a name.
+
+        For a term without an entry, this is the text of the term.
+        """
         if term.at is None:
             return term.text
         entry = self.entries[term.at]

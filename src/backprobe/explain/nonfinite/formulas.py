@@ -215,17 +215,10 @@ def written(text: str, found: FormulaMatch, numbers: Mapping[str, float]) -> Ter
     return made
 
 
-OVER_ONE, OVER_SEVERAL, SPREADS = ("dim",), ("dim", "keepdim"), ("dim", "keepdim", "correction")
 GIVEN: Mapping[str, Sequence[str]] = {
-    "softmax": OVER_ONE,
-    "log_softmax": OVER_ONE,
-    "sum": OVER_SEVERAL,
-    "logsumexp": OVER_SEVERAL,
-    "norm": OVER_SEVERAL,
-    "logcumsumexp": OVER_ONE,
-    "prod": OVER_SEVERAL,
-    "std": SPREADS,
-    "var": SPREADS,
+    **dict.fromkeys(("softmax", "log_softmax", "logcumsumexp"), ("dim",)),
+    **dict.fromkeys(("sum", "logsumexp", "norm", "prod"), ("dim", "keepdim")),
+    **dict.fromkeys(("std", "var"), ("dim", "keepdim", "correction")),
 }
 """For each function over a dimension, the arguments that it takes over from the call which it replaces."""
 

@@ -1,4 +1,7 @@
-"""Finds where NaN and Inf arise in the forward pass: entries that contain them although their inputs do not."""
+"""Finds where NaN and Inf arise in the forward pass: entries whose values are worse than all of their inputs.
+
+NaN or Inf is worse than finite numbers, and NaN is worse than Inf.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,17 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from functools import cached_property, partial
-from itertools import takewhile
 from typing import Any
 
 import numpy
 
+from backprobe.cuts.parsed import parsed_expression
 from backprobe.explain.nonfinite import arithmetic, loops, mechanism, operands
 from backprobe.explain.nonfinite.computation import Computation
 from backprobe.explain.nonfinite.evidence import OF, Evidence
 from backprobe.explain.nonfinite.mechanism import Why
 from backprobe.explain.nonfinite.remedies import Remedies
-from backprobe.explain.nonfinite.sources import parsed, reads_gradients, writes_nonfinite, written_kinds
+from backprobe.explain.nonfinite.sources import reads_gradients, written_kinds
 from backprobe.explain.nonfinite.states import WORDS, Badness, of_numbers
 from backprobe.explain.nonfinite.terms import Term
 from backprobe.explain.nonfinite.text import MOST, Mechanism, WrittenInstead, born, say, scaled, see_inside
@@ -26,7 +29,8 @@ from backprobe.findings.phrasing import quoted, shorten
 from backprobe.findings.report import Finding
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.graph import reached
-from backprobe.record.names import split, strip
+from backprobe.record.names import common_path, split, strip
+from backprobe.record.source import place_of
 from backprobe.source.user_code import package
 
 NO_HISTORY = (GradStatus.FROZEN, GradStatus.DETACHED, GradStatus.NO_GRAD)
@@ -300,9 +304,7 @@ class ForwardPass:
             line = say("unseen_line") if entry.source is None else f"`{entry.source.text}`"
             return finding("written_unknown", line=line)
         facts.append(say("inputs_unseen"))
-        paths = [split(name)[0].split(".") for name in (entry.name, *inputs)]
-        shared = takewhile(lambda steps: len(set(steps)) == 1, zip(*paths, strict=False))
-        path = ".".join(step for step, *_ in shared)
+        path = common_path(split(name)[0] for name in (entry.name, *inputs))
         place = say("module", path=repr(path)) if path else say("model")
         given = quoted(known.names(one for one in known.direct[at] if not self._is_weight(one)), MOST)
         code = "born_within" if given else "born_within_or_before"  # "before" means in an input that is not recorded
@@ -327,8 +329,8 @@ class ForwardPass:
             return False
         if self.known.direct[at] or entry.source is None:
             return not self.known.direct[at]
-        is_made = entry.op or isinstance(parsed(entry.source.expression), ast.Call)
-        return not is_made and not writes_nonfinite(entry.source)
+        is_made = entry.op or isinstance(parsed_expression(entry.source.expression), ast.Call)
+        return not is_made and not written_kinds(entry.source)
 
     # Methods for the cause of a nonfinite value.
 
@@ -481,5 +483,4 @@ class ForwardPass:
 
 def _are_of_one_write(one: Entry, other: Entry) -> bool:
     # Were two entries changed by the same write of a statement, because both are views of one storage?
-    lines = [None if entry.source is None else (entry.source.file, entry.source.line) for entry in (one, other)]
-    return lines[0] == lines[1] and one.op == other.op
+    return place_of(one.source) == place_of(other.source) and one.op == other.op

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from backprobe.backends.dialects import dialect_of
+from backprobe.cuts.parsed import with_parts
 
 EPSILON = {"float16": 9.77e-4, "bfloat16": 7.8e-3, "float64": 2.22e-16}
 
@@ -34,10 +35,11 @@ def ways(expression: str, framework: str, dtype: str) -> Iterator[tuple[str, str
     for operand in _operands(tree):
         text = ast.unparse(operand)
         if dtype in ("float16", "bfloat16"):
-            yield ast.unparse(tree), _with(tree, operand, dialect.float32.format(text))
-        yield ast.unparse(tree), _with(tree, operand, f"{dialect.prefix}where({text} > {eps}, {text}, {eps})")
+            yield ast.unparse(tree), with_parts(tree, {operand: dialect.float32.format(text)})
+        yield ast.unparse(tree), with_parts(tree, {operand: f"{dialect.prefix}where({text} > {eps}, {text}, {eps})"})
         below = f"1 - {eps}"
-        yield ast.unparse(tree), _with(tree, operand, f"{dialect.prefix}where({text} < {below}, {text}, {below})")
+        instead = f"{dialect.prefix}where({text} < {below}, {text}, {below})"
+        yield ast.unparse(tree), with_parts(tree, {operand: instead})
 
 
 def nudges(statement: str, dtype: str, eps: str = "") -> Iterator[tuple[str, str, str]]:
@@ -58,7 +60,7 @@ def nudges(statement: str, dtype: str, eps: str = "") -> Iterator[tuple[str, str
         for given in (*call.args, *(word.value for word in call.keywords)):
             if isinstance(given, ast.Name | ast.Attribute | ast.Subscript | ast.BinOp) and not _is_written(given):
                 text = ast.unparse(given)
-                yield ast.unparse(call), _with(call, given, f"{text} + {eps}"), text
+                yield ast.unparse(call), with_parts(call, {given: f"{text} + {eps}"}), text
 
 
 def _outermost(node: ast.AST) -> Iterator[ast.Call]:
@@ -100,16 +102,3 @@ def _parts(tree: ast.expr) -> list[ast.expr]:
         case ast.Call(args=args):
             return [*reversed(args)]
     return []
-
-
-def _with(tree: ast.expr, operand: ast.expr, instead: str) -> str:
-    # The text of the expression with one operand replaced.
-    other = ast.parse(instead, mode="eval").body
-
-    class PutNumber(ast.NodeTransformer):
-        def visit(self, node: ast.AST) -> ast.AST:
-            return other if node is there else super().generic_visit(node)
-
-    copy = ast.parse(ast.unparse(tree), mode="eval").body  # a fresh parse, so that no node is shared between two trees
-    there = list(ast.walk(copy))[list(ast.walk(tree)).index(operand)]
-    return ast.unparse(PutNumber().visit(copy))

@@ -7,29 +7,30 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy
 
 from backprobe.backends.dialects import dialect_of
 from backprobe.backends.dialects.dialect import Dialect
-from backprobe.cuts.parsed import parsed
+from backprobe.cuts.parsed import parsed, parsed_expression, with_parts
+from backprobe.explain.nonfinite.arithmetic import Shape, broadcast
 from backprobe.explain.nonfinite.computation import Array, Computation
 from backprobe.explain.nonfinite.evidence import Evidence
 from backprobe.explain.nonfinite.mechanism import BESIDE, POLES
 from backprobe.explain.nonfinite.selections import CASTS, SelectedBranch
+from backprobe.explain.nonfinite.statements import local_names
 from backprobe.explain.nonfinite.terms import DRAWING, Term
 from backprobe.explain.nonfinite.text import WrittenInstead, say
 from backprobe.findings.phrasing import shorten
+from backprobe.record.source import expression_of
 from backprobe.source.user_code import package
 
 HARMLESS = (1.0, 0.5, 2.0)
 """Numbers to try, in this order. No single number fits all operations: the arccosine, for example, has a pole at 1."""
 
 DEEP, LONGEST = 12, 160
-
-Shape = tuple[int, ...]
 
 
 def harmless_operand(
@@ -96,7 +97,7 @@ def _with_harmless(known: Evidence, at: int, term: Term, nth: int, condition: _C
         if _is_harmless(computed, term, operand, leaves_out, number):
             spelled = repr(int(number) if is_whole and number.is_integer() else number)
             kept = (operand.text, spelled) if condition.taken_where else (spelled, operand.text)
-            return _put(tree, place, f"{condition.where}({text}, {', '.join(kept)})")
+            return with_parts(tree, {place: f"{condition.where}({text}, {', '.join(kept)})"})
     return ""
 
 
@@ -116,7 +117,7 @@ def _is_harmless(computed: Computation, term: Term, operand: Term, leaves_out: A
 
 def _are_finite(made: Array, leaves_out: Array) -> bool:
     numbers = numpy.asarray(made)
-    is_alike = _go_together(numbers.shape, leaves_out.shape) and numbers.ndim >= leaves_out.ndim
+    is_alike = broadcast(numbers.shape, leaves_out.shape) is not None and numbers.ndim >= leaves_out.ndim
     there = numbers[numpy.broadcast_to(leaves_out, numbers.shape)] if is_alike else numbers
     return bool(numpy.isfinite(there).all())
 
@@ -137,14 +138,6 @@ def _operand(tree: ast.expr, term: Term, nth: int) -> ast.expr | None:
         case _:
             return None
     return next((one for one in spelled[nth : nth + 1] if ast.unparse(one) == term.args[nth].text), None)
-
-
-def _put(tree: ast.expr, place: ast.expr, instead: str) -> str:
-    class Put(ast.NodeTransformer):
-        def visit(self, node: ast.AST) -> ast.AST:
-            return ast.parse(instead, mode="eval").body if node is place else self.generic_visit(node)
-
-    return ast.unparse(Put().visit(tree))
 
 
 @dataclass(frozen=True)
@@ -169,7 +162,7 @@ class _Condition:
             return self.text, self.leaves_out if self.leaves_out.ndim == 0 else None
         given, taken = numpy.shape(value), self.taken_from
         if len(given) == len(taken) or (len(given) < len(taken) and numpy.shape(made) == taken):
-            return (self.text, self.leaves_out) if _go_together(self.leaves_out.shape, given) else None
+            return (self.text, self.leaves_out) if broadcast(self.leaves_out.shape, given) is not None else None
         axis = _axis(computed, term, taken, given)
         if axis is None or self.leaves_out.shape != taken:
             return None
@@ -178,8 +171,8 @@ class _Condition:
 
 
 def _conditions(known: Evidence, selections: Sequence[SelectedBranch], at: int) -> Sequence[_Condition]:
-    # Return the conditions of these selections, as far as their text is valid in the line of an entry. If every
-    # condition leaves some bad element in, return one condition that combines all of them.
+    # Return the conditions of these selections that exclude every bad element, as far as their text is valid in the
+    # line of an entry. If there are none, return one condition that combines the others, if their shapes agree.
     found = [one for each in selections for one in _condition(known, each, at)]
     whole = [one for one in found if one.is_all]
     if whole or len(found) < 2 or len({one.leaves_out.shape for one in found}) > 1:
@@ -207,13 +200,6 @@ def _axis(computed: Computation, term: Term, shape: Shape, given: Shape) -> int 
     return found[0] if len(found) == 1 else None
 
 
-def _go_together(one: Shape, other: Shape) -> bool:
-    try:
-        return bool(numpy.broadcast_shapes(one, other) or True)
-    except ValueError:
-        return False
-
-
 def _truth(known: Evidence, selection: SelectedBranch) -> str:
     # Return the condition as a boolean expression: ``x > 0`` for ``h * (x > 0).float()``, and ``keep != 0`` for ``h *
     # keep``.
@@ -235,8 +221,8 @@ def _is_truth(known: Evidence, at: int, term: Term) -> bool:
 def _own_where(term: Term) -> str:
     # Return the function ``where`` as the program spells it, such as ``np.where``. Return an empty text if the program
     # calls it as a method or not at all.
-    match parsed(term.text):
-        case ast.Module(body=[ast.Expr(value=ast.Call(func=ast.Attribute(attr="where") as called, args=[_, _, _]))]):
+    match parsed_expression(term.text):
+        case ast.Call(func=ast.Attribute(attr="where") as called, args=[_, _, _]):
             return ast.unparse(called)
     return ""
 
@@ -248,26 +234,17 @@ def _spelled_before(known: Evidence, text: str, since: int, at: int, deep: int =
     if tree is None or not deep or DRAWING.search(text):
         return ""
     for name in {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}:
-        bound = [one for one in _bound(known, name, since) if one >= at]
-        if bound:
-            source = known.entries[bound[0]].source
-            if source is None or len(_bound(known, name, since)) > 1:
-                return ""
-            stands[name] = _spelled_before(known, source.expression, bound[0], at, deep - 1)
+        bound = _bound(known, name, since)
+        if bound and bound[-1] >= at:
+            expression = expression_of(known.entries[bound[0]].source)
+            stands[name] = _spelled_before(known, expression, bound[0], at, deep - 1) if len(bound) == 1 else ""
             if not stands[name]:
                 return ""
-    return _with_names(tree, stands)
+    names = (node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id in stands)
+    return with_parts(tree, {node: stands[node.id] for node in names})
 
 
 def _bound(known: Evidence, name: str, before: int) -> list[int]:
     # The entries to which a name is bound before the line of another entry, in order.
     home = known.home(before)
-    return [one for one in range(before) if name in known.locals(one) and known.home(one) == home]
-
-
-def _with_names(tree: ast.AST, stands: Mapping[str, str]) -> str:
-    class NamedOperand(ast.NodeTransformer):
-        def visit_Name(self, node: ast.Name) -> ast.AST:
-            return ast.parse(stands[node.id], mode="eval").body if node.id in stands else node
-
-    return ast.unparse(NamedOperand().visit(tree))
+    return [one for one in range(before) if name in local_names(known.entries[one]) and known.home(one) == home]

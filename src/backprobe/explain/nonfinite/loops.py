@@ -42,7 +42,7 @@ class Loop:
 
 
 def loops(known: Evidence) -> Iterator[Loop]:
-    """Yield each loop with NaN or Inf, including the functions called in its body."""
+    """Yield each loop with NaN or Inf in its values, including those of functions called in its body."""
     for masks in _bad_steps(known.entries, known.bad_values, known.numbers):
         given = [mask for at, mask in masks.items() if not _is_computed(known.entries[at])]
         is_reversed = any(mask[0] and not mask[-1] for mask in given) and not any(mask[-1] for mask in given)

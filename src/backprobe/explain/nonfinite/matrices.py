@@ -10,7 +10,7 @@ import numpy
 from backprobe.explain.nonfinite.text import say
 
 LARGEST = 512
-"""The largest number of rows: a decomposition of a larger matrix would take too long."""
+"""The largest number of rows or columns: a decomposition of a larger matrix would take too long."""
 
 CLOSE = 1e-6
 """Numbers of a matrix count as equal if they differ by at most this share of its largest singular value or eigenvalue.
@@ -53,7 +53,7 @@ def equal(text: str, numbers: Any, grad: Any) -> Iterator[str]:
 
 
 def _first(numbers: Any, bad: Any, *, is_square: bool = True) -> Any:
-    # The matrix whose result is bad; in a batch, the first one.
+    # The matrix whose result is bad; in a batch, the first one. None if it is not finite, too large, or no matrix.
     array = numpy.asarray(numbers)
     if array.ndim < 2 or array.dtype.kind not in "fc" or not 1 < array.shape[-1] <= LARGEST:
         return None

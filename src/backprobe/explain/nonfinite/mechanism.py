@@ -40,31 +40,24 @@ CHECKS: Mapping[str, Sequence[Check]] = {
         ("inf_inf", "", lambda a, b: numpy.isinf(a) & numpy.isinf(b)),
     ),
     "mul": (("zero_inf", "", lambda a, b: ((a == 0) & numpy.isinf(b)) | ((b == 0) & numpy.isinf(a))),),
-    "add": SUM,
-    "sub": SUM,
+    **dict.fromkeys(("add", "sub"), SUM),
     "pow": (
         ("zero_to_negative", "", lambda a, b: (a == 0) & (b < 0)),
         ("fractional_power", "", lambda a, b: (a < 0) & (b % 1 != 0)),
     ),
     "remainder": (("remainder", "", lambda _, b: b == 0),),
-    "log": LOGARITHM,
-    "log2": LOGARITHM,
-    "log10": LOGARITHM,
+    **dict.fromkeys(("log", "log2", "log10"), LOGARITHM),
     "log1p": (("at", "-1", lambda x: x == -1), ("below", "-1", lambda x: x < -1)),
     "sqrt": (ROOT,),
     "rsqrt": (ZERO, ROOT),
     "reciprocal": (ZERO,),
-    "acos": (OUTSIDE,),
-    "asin": (OUTSIDE,),
-    "atanh": (OUTSIDE, ("at", "±1", lambda x: abs(x) == 1)),
+    **dict.fromkeys(("acos", "asin"), (OUTSIDE,)),
+    **dict.fromkeys(("atanh", "erfinv"), (OUTSIDE, ("at", "±1", lambda x: abs(x) == 1))),
     "logit": (("at", "0", lambda x: x == 0), ("at", "1", lambda x: x == 1)),
-    "erfinv": (OUTSIDE, ("at", "±1", lambda x: abs(x) == 1)),
     "entr": (("below", "0", lambda x: x < 0),),
     **dict.fromkeys(("lgamma", "gammaln", "digamma"), (("at", "0", lambda x: x == 0),)),
     "acosh": (("below", "1", lambda x: x < 1),),
-    "sin": TURNING,
-    "cos": TURNING,
-    "tan": TURNING,
+    **dict.fromkeys(("sin", "cos", "tan"), TURNING),
 }
 """For each operation, the elementwise conditions under which it gives NaN or Inf; the first that holds counts."""
 BINARY = ("div", "mul", "add", "sub", "pow", "remainder")
@@ -102,17 +95,12 @@ Wide = Callable[[float], Array | None]
 BESIDE = 1e-3
 
 
-def unknown(moved: float) -> Array | None:
-    """Return None: the default of ``wide``, if the result in a wider type is unknown."""
-    return None
-
-
 def forward(
     op: str,
     operands: Sequence[Array | None],
     result: Array,
     dtype: str,
-    wide: Wide = unknown,
+    wide: Wide = lambda moved: None,
 ) -> Mechanism | None:
     """Return the mechanism of a bad result, or None if the numbers do not show it.
 
@@ -306,7 +294,7 @@ class Received:
 
 
 def poles(one: Received) -> Array | None:
-    """The numbers at which the derivative of an operation is not finite, or None if there are none."""
+    """The numbers at which the derivative of an operation is not finite, or None if none are known."""
     found = _at_poles(one)
     return found if found is not None and found.size else None
 
@@ -365,7 +353,7 @@ def _of_product(one: Received, op: str, fields: Mapping[str, str]) -> Mechanism 
 def _factors(one: Received, op: str) -> Sequence[Array | None]:
     # The values by which a gradient may have been multiplied; for a product, the other factor.
     if op == "mul" and one.wrt is not None and len(one.operands) == 2:
-        return [_broadcast_at(numpy.asarray(one.operands[1 - one.wrt]), one.bad)]
+        return [None if one.bad is None else _at(numpy.asarray(one.operands[1 - one.wrt]), one.bad)]
     return [] if op in ("", "mul") else [_exactly_at(one.value, one.bad), _exactly_at(one.whole, one.bad)]
 
 
@@ -387,10 +375,6 @@ def _exactly_at(array: Array | None, bad: Array | None) -> Array | None:
     if array is None or bad is None or array.size == 1:
         return None if array is None or bad is None else array.reshape(-1)
     return array[bad] if array.shape == bad.shape else None
-
-
-def _broadcast_at(array: Array, bad: Array | None) -> Array | None:
-    return None if bad is None else _at(array, bad)
 
 
 def _by_zero(*read: Array | None) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy
 
-from backprobe.explain.nonfinite.arithmetic import ELEMENTWISE, FAILING
+from backprobe.explain.nonfinite.arithmetic import ELEMENTWISE, FAILING, Shape, broadcast
 from backprobe.explain.nonfinite.computation import Computation
 from backprobe.explain.nonfinite.evidence import Evidence
 from backprobe.explain.nonfinite.matrices import condition, equal
@@ -81,7 +81,7 @@ def forward(
     result = computed.result if term is computed.term else computed.value(term)
     if result is None or isinstance(result, tuple | slice | str):
         return []
-    operands = _of_part(computed, part, sources)
+    operands = _of_part(computed, term, sources)
     index = first_bad(result, [numbers for _, numbers in operands])
     if index is None or not operands:
         return []
@@ -96,13 +96,11 @@ def forward(
     return found + [one for text, numbers in operands[:MOST] for one in condition(shorten(text), numbers, result)]
 
 
-def _of_part(
-    computed: Computation, part: Term | None, sources: Sequence[tuple[str, Array]]
-) -> Sequence[tuple[str, Array]]:
+def _of_part(computed: Computation, term: Term, sources: Sequence[tuple[str, Array]]) -> Sequence[tuple[str, Array]]:
     # The operands of a part of a line, or of the whole line; or the sources, if the parts are unknown.
-    is_wrong, is_whole = computed.is_contradicted, part is None or part is computed.term
-    operands = [] if is_wrong else list(_operands(computed, computed.term if part is None else part))
-    if operands or not (is_whole or is_wrong):
+    is_wrong = computed.is_contradicted
+    operands = [] if is_wrong else list(_operands(computed, term))
+    if operands or not (is_wrong or term is computed.term):
         return operands
     return [one for one in sources if numpy.asarray(one[1]).dtype.kind in "fciu"]
 
@@ -122,11 +120,8 @@ def of_operation(op: str, given: Sequence[tuple[str, Array]], result: Array) -> 
     index = first_bad(result, [numbers for _, numbers in given])
     if index is None or not given:
         return ""
-    sign, fits = (
-        OPERATORS.get(known_as(op)),
-        all(_goes_into(numpy.shape(numbers), result.shape) for _, numbers in given),
-    )
-    if sign is not None and fits and len(given) == 2:
+    sign = OPERATORS.get(known_as(op)) if len(given) == 2 else None
+    if sign is not None and all(_goes_into(numpy.shape(numbers), result.shape) for _, numbers in given):
         said = f" {sign} ".join(shown(_at(numbers, index, result.shape)) for _, numbers in given)
     else:
         said = _listed(given, index, result, _is_elementwise(given, result))
@@ -273,11 +268,9 @@ def _many(part: Array) -> str:
     return say("numbers_from", count=numbers.size, low=shown(numbers.min()), high=shown(numbers.max()))
 
 
-def _goes_into(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
-    try:
-        return numpy.broadcast_shapes(shape, whole) == tuple(whole)
-    except ValueError:
-        return False
+def _goes_into(shape: Shape, whole: Shape) -> bool:
+    # Can an array of this shape be broadcast to the shape of the whole?
+    return broadcast(shape, whole) == whole
 
 
 def _at(numbers: Array, index: Index, shape: tuple[int, ...]) -> Any:
@@ -301,7 +294,7 @@ def of_gradient(
 
 
 def backward(wrt: str, owner: str, grad: Array, value: Array, came: Array, made: Array) -> list[str]:
-    """Return facts on the first bad element of a gradient: the value there, and the incoming gradient."""
+    """Return facts on the first bad element of a gradient: value, result and incoming gradient there, if known."""
     index = None if grad is None else first_bad(grad, [] if came is None else [came])
     if index is None:
         return []

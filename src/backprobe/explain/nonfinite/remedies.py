@@ -1,7 +1,7 @@
 """Finds tested remedies: for each mechanism of NaN or Inf, what to write instead in the framework's spelling.
 
 The remedies come from ``remedy_table.py``. A remedy is proposed only if it gives finite results at the recorded
-numbers, if these are known, and leaves finite results unchanged.
+numbers, if these are known, and leaves finite results unchanged, unless its row of the table allows other results.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import numpy
 
 from backprobe.backends.dialects import dialect_of
+from backprobe.backends.dialects.dialect import Dialect
 from backprobe.cuts.operation_names import MODULES
 from backprobe.cuts.parsed import parsed
 from backprobe.explain.nonfinite.arithmetic import FAILING
@@ -24,6 +25,7 @@ from backprobe.explain.nonfinite.formulas import FormulaMatch, formula, given_to
 from backprobe.explain.nonfinite.harmless_operands import harmless_operand, in_words
 from backprobe.explain.nonfinite.remedy_table import CHAINS, NEGATIVE, NUMBERS, SINGLE, Remedy
 from backprobe.explain.nonfinite.selections import SelectedBranch
+from backprobe.explain.nonfinite.statements import local_names
 from backprobe.explain.nonfinite.terms import DRAWING, Term, is_update, known_as
 from backprobe.explain.nonfinite.text import Mechanism, WrittenInstead, say
 from backprobe.findings.phrasing import shorten
@@ -52,19 +54,14 @@ class Remedies:
         ``left_out`` are the selections that do not take the bad part, such as the condition of a ``where``.
         """
         term = self.known.term(at) if part is None else part
-        is_known = why is not None and bool(term.op)
-        chain = (
-            next(self._chains(at, term, why), WrittenInstead()) if is_known and why is not None else WrittenInstead()
-        )
-        if chain or left_out:
-            harmless = chain or harmless_operand(self.known, at, part, left_out)
-            if harmless or any(one.term.op == "where" for one in left_out):
-                return harmless or in_words(self.known, at, part)
-        return (
-            next(self._singles(at, term, why), self._of_negative(at, term, why))
-            if is_known and why
-            else WrittenInstead()
-        )
+        why, nothing = why if term.op else None, WrittenInstead()
+        chain = nothing if why is None else next(self._chains(at, term, why), nothing)
+        if chain:
+            return chain
+        harmless = harmless_operand(self.known, at, part, left_out) if left_out else nothing
+        if harmless or any(one.term.op == "where" for one in left_out):
+            return harmless or in_words(self.known, at, part)
+        return nothing if why is None else next(self._singles(at, term, why), self._of_negative(at, term, why))
 
     def _of_negative(self, at: int, term: Term, why: Mechanism) -> WrittenInstead:
         # Return the remedy for a number that must not be negative and is more negative than rounding explains, because
@@ -196,7 +193,8 @@ class Remedies:
         trees = {letter: ast.Name(text) if is_node else _as_tree(text) for letter, text in letters.items()}
         value = self.known.example(at).value
         plain = {letter for letter, one in found.letters.items() if isinstance(value(one), int | float)}
-        tree = self._written(_with_python(formula(row.instead), plain), trees, found, self._numbers(at, found))
+        spelling = _Spelling(self.dialect, trees, found, self._numbers(at, found))
+        tree: ast.expr = spelling.visit(_with_python(formula(row.instead), plain))
         for one in reversed(found.selections):
             tree = _selected(one, tree)
         if _writes(found.root):
@@ -251,43 +249,35 @@ class Remedies:
     def _is_rebound(self, term: Term, owner: int, at: int) -> bool:
         # Has a name in the expression been rebound before the line of a later entry?
         names = {one.text for one in term if not (one.op or one.is_constant)}
-        since = {name for one in range(owner, at) for name in self.known.locals(one)}
+        since = {name for one in range(owner, at) for name in local_names(self.known.entries[one])}
         return not names.isdisjoint(since)
 
-    def _written(
-        self, node: ast.expr, letters: Mapping[str, ast.expr], found: FormulaMatch, numbers: Mapping[str, float]
-    ) -> ast.expr:
-        # The formula with the program's expressions instead of letters, and with the framework's functions.
-        match node:
-            case ast.Name(id=name):
-                return ast.Name(f"{numbers[name]:g}") if name in numbers else letters[name]
-            case ast.BinOp(left=left, op=op, right=right):
-                one, other = (self._written(part, letters, found, numbers) for part in (left, right))
-                return ast.BinOp(one, op, other)
-            case ast.Compare(left=left, ops=ops, comparators=[right]):
-                one, other = (self._written(part, letters, found, numbers) for part in (left, right))
-                return ast.Compare(one, ops, [other])
-            case ast.UnaryOp(op=sign, operand=operand):
-                return ast.UnaryOp(sign, self._written(operand, letters, found, numbers))
-            case ast.Call(args=args, keywords=keywords):
-                op_name = operation_of(node)
-                texts = [ast.unparse(self._written(one, letters, found, numbers)) for one in args]
-                given = "".join(f", {word.arg}={ast.unparse(word.value)}" for word in keywords)
-                words = self._words(op_name, found)
-                template = self.dialect.spelled.get(op_name)
-                standard = f"{self.dialect.prefix}{op_name}({', '.join(texts)}{words}{given})"
-                return ast.Name(standard if template is None else template.format(*texts, words=words, given=given))
-        return node
 
-    def _words(self, op: str, found: FormulaMatch) -> str:
-        # The dimension arguments with the framework's keywords.
-        names = self.dialect.arguments
-        words = {names[word]: term.text for word, term in given_to(op, found).items() if word in names}
-        return "".join(f", {word}={text}" for word, text in words.items())
+class _Spelling(ast.NodeTransformer):
+    # Replaces the letters of a formula by the program's expressions, and its functions by those of the framework.
+    def __init__(
+        self, dialect: Dialect, letters: Mapping[str, ast.expr], found: FormulaMatch, numbers: Mapping[str, float]
+    ) -> None:
+        self.dialect, self.letters, self.found, self.numbers = dialect, letters, found, numbers
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.Name(f"{self.numbers[node.id]:g}") if node.id in self.numbers else self.letters[node.id]
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        op_name = operation_of(node)
+        texts = [ast.unparse(self.visit(one)) for one in node.args]
+        given = "".join(f", {word.arg}={ast.unparse(word.value)}" for word in node.keywords)
+        # the dimension arguments with the framework's keywords
+        names, terms = self.dialect.arguments, given_to(op_name, self.found)
+        words = "".join(f", {names[word]}={term.text}" for word, term in terms.items() if word in names)
+        template = self.dialect.spelled.get(op_name)
+        standard = f"{self.dialect.prefix}{op_name}({', '.join(texts)}{words}{given})"
+        return ast.Name(standard if template is None else template.format(*texts, words=words, given=given))
 
 
 def _is_rounding(row: Remedy, found: FormulaMatch, computed: Computation) -> bool:
-    # Are negative numbers as small as rounding errors of 0? Only then may a remedy clamp them away.
+    # Of a row for negative numbers: are they as small as rounding errors of 0? Only then may a remedy clamp them away.
+    # The answer is yes for all other rows.
     if row.codes is not NEGATIVE:
         return True
     value = computed.value(found.letters["a"])
@@ -310,18 +300,12 @@ def _is_kept(row: Remedy, before: Any, made: Any) -> bool:
 
 def _with_python(tree: ast.expr, plain: set[str]) -> ast.expr:
     # The formula with Python numbers compared by Python functions, because ``torch.clamp`` accepts only tensors.
-    class OfNumbers(ast.NodeTransformer):
-        def visit_Call(self, node: ast.Call) -> ast.AST:
-            match node:
-                case ast.Call(func=ast.Name(id="maximum" | "minimum" as name), args=[ast.Name(id=one), *_]) if (
-                    one in plain
-                ):
-                    return ast.Call(ast.Name(f"{name[:3]}_of_numbers"), node.args, [])
-            return self.generic_visit(node)
-
-    made = OfNumbers().visit(copy.deepcopy(tree))
-    assert isinstance(made, ast.expr)
-    return made
+    functions: dict[int, ast.Name] = {}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id="maximum" | "minimum" as name) as function, args=[ast.Name(id=one), *_]):
+                functions |= {id(function): ast.Name(f"{name[:3]}_of_numbers")} if one in plain else {}
+    return copy.deepcopy(tree, functions)
 
 
 def _writes(term: Term, *, is_nested: bool = False) -> bool:

@@ -32,6 +32,8 @@ OUTSIDE = ZERO | {"outside", "below"}
 NEGATIVE = frozenset({"negative_root", "fractional_power", "below"})
 OVERFLOW = frozenset({"overflow", "overflow_of"})
 ROWS = frozenset({"infinite_row", "pole_of_result"})
+TOO_FEW, ALL_IGNORED = frozenset({"too_few"}), frozenset({"all_ignored"})
+LOGARITHMS = ("log", "log2", "log10")
 
 CHAINS = (
     Remedy("log(softmax(a))", "log_softmax(a)", "rounded_softmax", also="from_logits"),
@@ -68,20 +70,16 @@ CHAINS = (
     Remedy("log(prod(a))", "sum(log(a))", "rounded_product"),
     Remedy("(exp(a) - exp(-a)) / (exp(a) + exp(-a))", "tanh(a)", "overflowing_exp"),
     Remedy("exp(a) / sum(exp(a))", "softmax(a)", "overflowing_exp"),
-    Remedy("exp(clamp(a)) / sum(exp(a))", "softmax(a)", "clipped_exp", OVERFLOW, keeps=False),
-    Remedy("exp(minimum(a)) / sum(exp(a))", "softmax(a)", "clipped_exp", OVERFLOW, keeps=False),
-    Remedy("exp(maximum(minimum(a))) / sum(exp(a))", "softmax(a)", "clipped_exp", OVERFLOW, keeps=False),
+    *(
+        Remedy(f"exp({clipped}) / sum(exp(a))", "softmax(a)", "clipped_exp", OVERFLOW, keeps=False)
+        for clipped in ("clamp(a)", "minimum(a)", "maximum(minimum(a))")
+    ),
     Remedy("1 / (1 + exp(-a))", "sigmoid(a)", "overflowing_exp"),
     Remedy("1 / (1 + exp(a))", "sigmoid(-a)", "overflowing_exp"),
     Remedy("exp(a) / (1 + exp(a))", "sigmoid(a)", "overflowing_exp"),
     Remedy("log(exp(a) - 1)", "a + log(-expm1(-maximum(a, tiny)))", "overflowing_exp", keeps=False),
     Remedy("log(expm1(a))", "a + log(-expm1(-maximum(a, tiny)))", "overflowing_exp", keeps=False),
-    Remedy(
-        "a / std(b)",
-        "a / sqrt(var(b, correction=0) + tiny)",
-        "one_element",
-        frozenset({"too_few"}),
-    ),
+    Remedy("a / std(b)", "a / sqrt(var(b, correction=0) + tiny)", "one_element", TOO_FEW),
     Remedy("a / norm(b)", "a / sqrt(sum(b ** 2) + tiny)", "divided_by_root", DIVISION),
     Remedy("a / std(b)", "a / sqrt(var(b) + tiny)", "divided_by_root", DIVISION),
     Remedy("a / sqrt(b)", "a / sqrt(b + tiny)", "divided_by_root", DIVISION),
@@ -98,29 +96,25 @@ SINGLE = (
     Remedy("rsqrt(a)", "rsqrt(a + tiny)", "power_at_zero", ZERO | DIVISION),
     Remedy("norm(a)", "sqrt(sum(a ** 2) + tiny)", "norm_at_zero", ZERO),
     Remedy("std(a)", "sqrt(var(a) + tiny)", "norm_at_zero", ZERO),
-    Remedy("std(a)", "std(a, correction=0)", "one_element", frozenset({"too_few"})),
-    Remedy("var(a)", "var(a, correction=0)", "one_element", frozenset({"too_few"})),
+    Remedy("std(a)", "std(a, correction=0)", "one_element", TOO_FEW),
+    Remedy("var(a)", "var(a, correction=0)", "one_element", TOO_FEW),
     Remedy("hypot(a, b)", "sqrt(a ** 2 + b ** 2 + tiny)", "norm_at_zero", ZERO),
-    Remedy("acos(a)", "acos(clamp(a, -1 + small, 1 - small))", "inverse_at_one", OUTSIDE),
-    Remedy("asin(a)", "asin(clamp(a, -1 + small, 1 - small))", "inverse_at_one", OUTSIDE),
-    Remedy("atanh(a)", "atanh(clamp(a, -1 + small, 1 - small))", "inverse_at_one", OUTSIDE),
-    Remedy("erfinv(a)", "erfinv(clamp(a, -1 + small, 1 - small))", "inverse_at_one", OUTSIDE),
+    *(
+        Remedy(f"{inverse}(a)", f"{inverse}(clamp(a, -1 + small, 1 - small))", "inverse_at_one", OUTSIDE)
+        for inverse in ("acos", "asin", "atanh", "erfinv")
+    ),
     Remedy("logit(a)", "logit(clamp(a, small, 1 - small))", "logit_at_one", OUTSIDE),
     Remedy("lgamma(a)", "lgamma(maximum(a, tiny))", "lgamma_at_zero", ZERO),
     Remedy("xlogy(a, b)", "a * log(maximum(b, tiny))", "zero_log_zero", ZERO),
     Remedy("acosh(a)", "acosh(maximum(a, 1 + small))", "inverse_at_one", OUTSIDE),
     Remedy("atan2(a, b)", "atan2(a, where((a == 0) & (b == 0), 1.0, b))", "angle_of_zero", ZERO),
     Remedy("angle(a)", "angle(where(a == 0, 1.0, a))", "angle_of_zero", ZERO),
-    Remedy("log(a)", "log(maximum(a, tiny))", "log_of_zero", ZERO),
-    Remedy("log2(a)", "log2(maximum(a, tiny))", "log_of_zero", ZERO),
-    Remedy("log10(a)", "log10(maximum(a, tiny))", "log_of_zero", ZERO),
+    *(Remedy(f"{log}(a)", f"{log}(maximum(a, tiny))", "log_of_zero", ZERO) for log in LOGARITHMS),
     Remedy("log1p(a)", "log1p(maximum(a, -1 + small))", "log_of_zero", ZERO),
     Remedy("sqrt(a)", "sqrt(maximum(a, tiny))", "rounded_below_zero", NEGATIVE),
     Remedy("rsqrt(a)", "rsqrt(maximum(a, tiny))", "rounded_below_zero", NEGATIVE),
     Remedy("a ** b", "maximum(a, tiny) ** b", "rounded_below_zero", NEGATIVE),
-    Remedy("log(a)", "log(maximum(a, tiny))", "rounded_below_zero", NEGATIVE),
-    Remedy("log2(a)", "log2(maximum(a, tiny))", "rounded_below_zero", NEGATIVE),
-    Remedy("log10(a)", "log10(maximum(a, tiny))", "rounded_below_zero", NEGATIVE),
+    *(Remedy(f"{log}(a)", f"{log}(maximum(a, tiny))", "rounded_below_zero", NEGATIVE) for log in LOGARITHMS),
     Remedy("a / b", "a / maximum(b, tiny)", "division_by_zero", DIVISION),
     Remedy("a / b", "where(b == 0, 0.0, a / where(b == 0, 1.0, b))", "division_by_zero", DIVISION),
     Remedy("reciprocal(a)", "1 / maximum(a, tiny)", "division_by_zero", DIVISION),
@@ -132,20 +126,13 @@ SINGLE = (
     Remedy("expm1(a)", "expm1(minimum(a, most))", "exp_overflows", OVERFLOW, keeps=False),
     Remedy("cosh(a)", "cosh(clamp(a, -most, most))", "exp_overflows", OVERFLOW, keeps=False),
     Remedy("sinh(a)", "sinh(clamp(a, -most, most))", "exp_overflows", OVERFLOW, keeps=False),
-    Remedy("softmax(a)", "softmax(maximum(a, -large))", "masked_row", ROWS),
-    Remedy("log_softmax(a)", "log_softmax(maximum(a, -large))", "masked_row", ROWS),
-    Remedy("logsumexp(a)", "logsumexp(maximum(a, -large))", "masked_row", ROWS),
-    Remedy(
-        "cross_entropy(a, b)",
-        "cross_entropy(a, b, reduction='sum') / maximum(sum(b >= 0), 1)",
-        "no_target",
-        frozenset({"all_ignored"}),
+    *(
+        Remedy(f"{over_row}(a)", f"{over_row}(maximum(a, -large))", "masked_row", ROWS)
+        for over_row in ("softmax", "log_softmax", "logsumexp")
     ),
-    Remedy(
-        "nll_loss(a, b)",
-        "nll_loss(a, b, reduction='sum') / maximum(sum(b >= 0), 1)",
-        "no_target",
-        frozenset({"all_ignored"}),
+    *(
+        Remedy(f"{loss}(a, b)", f"{loss}(a, b, reduction='sum') / maximum(sum(b >= 0), 1)", "no_target", ALL_IGNORED)
+        for loss in ("cross_entropy", "nll_loss")
     ),
 )
 """Formulas of a single operation, used if no longer formula matches."""

@@ -34,25 +34,28 @@ def lacking(report: Report) -> list[Finding]:
 
 
 def lacking_in_backward(report: Report) -> list[Finding]:
-    """The birth in backward for which no mechanism was found, if it is the only birth of the report."""
-    every = [one for one in report if one.kind in (*BORN, "born_backward") and not one.cause]
-    is_unclear = len(every) == 1 and every[0].kind == "born_backward" and every[0].fields.get("why", "") in UNCLEAR
-    return every if is_unclear else []
+    """The birth in backward for which no clear mechanism was found, if it is the only birth of the report."""
+    return [one for one in _only_in_backward(report) if one.fields.get("why", "") in UNCLEAR]
 
 
 def lacking_inside(report: Report) -> list[Finding]:
     """The birth in backward if it is the only birth. If its line calls a function of the program, the operation may be
     there.
     """
+    return [one for one in _only_in_backward(report) if one.source is not None]
+
+
+def _only_in_backward(report: Report) -> list[Finding]:
+    # The birth in backward, if it is the only birth of the report.
     every = [one for one in report if one.kind in (*BORN, "born_backward") and not one.cause]
-    return every if len(every) == 1 and every[0].kind == "born_backward" and every[0].source is not None else []
+    return every if len(every) == 1 and every[0].kind == "born_backward" else []
 
 
 def with_heard(report: Report, heard: Sequence[HeardBirth]) -> Report:
-    """Return the report in which each birth shows the first observed operation on its line that made NaN or Inf.
+    """Return the report with the first observed operation that made NaN or Inf at each birth without a mechanism.
 
-    The operation must have made the same kind, NaN or Inf. In backward, the first observed operation counts as the
-    birth if the report has no other birth.
+    The operation must have run on the line of the birth and made the same kind, NaN or Inf. For a birth in backward, it
+    is the first observed operation of backward, and the report must have no other birth.
     """
     wanted = {id(one): fact for one in lacking(report) for fact in _facts(one, heard)[:1]}
     certain = {id(one): why for one in lacking(report) if (why := _made_by_line(one, heard)) is not None}

@@ -12,14 +12,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from backprobe.cuts import parsed as trees
 from backprobe.cuts.mentions import mentions_of
 from backprobe.cuts.operation_names import MODULES
-from backprobe.explain.nonfinite.statements import computed, is_dotted, parts_of
+from backprobe.cuts.parsed import parsed_expression
+from backprobe.explain.nonfinite.statements import computed, is_dotted, local_names, parts_of
 from backprobe.explain.nonfinite.states import Badness
 from backprobe.findings.phrasing import uncommented
 from backprobe.record.entries import Entry, Record
-from backprobe.record.graph import Graph, inverted, kept
+from backprobe.record.graph import Graph, kept
 from backprobe.record.names import split, strip
 from backprobe.record.source import Source
 from backprobe.source.sites import operation
@@ -43,11 +43,12 @@ Parts = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Sources:
-    """For each entry: its sources, its consumers, and the names in its expression without an entry."""
+    """For each entry: its sources (``direct``), the names in its expression without an entry (``unknown``), and the
+    entries of the parts of its expression.
+    """
 
     direct: Sequence[tuple[int, ...]]
     unknown: Sequence[Sequence[str]]
-    consumers: Sequence[Sequence[int]]
     parts: Sequence[Parts]
 
     @classmethod
@@ -81,7 +82,7 @@ class Sources:
             direct.append(tuple(dict.fromkeys(one for one in sources if one != at)))
             unknown.append(unresolved)
             every.append(parts)
-        return cls(direct, unknown, inverted(direct), every)
+        return cls(direct, unknown, every)
 
 
 def _line(entry: Entry, computing: str) -> tuple[str, int, str]:
@@ -100,7 +101,7 @@ def _expression(
     # Return the entries of the parts of an expression, the entries that it mentions, and the names in it without an
     # entry.
     entry = entries[at]
-    tree = None if entry.source is None else parsed(entry.source.expression)
+    tree = None if entry.source is None else parsed_expression(entry.source.expression)
     parts = {**{read.spelled: read.at for read in entry.reads}, **same_line}
     parts |= _called_objects(tree, parts, entry)
     found, unresolved = mentioned([] if tree is None else walk(tree, parts, is_whole=True))
@@ -149,20 +150,15 @@ def _computing(record: Record, scopes: Sequence[str]) -> Sequence[str]:
 def _items(names: Sequence[str], inputs: Sequence[int], entries: Sequence[Entry]) -> dict[str, int]:
     # Return inputs to which a comprehension variable is bound, if there is only one. The variable ``v`` has the entries
     # ``v#0``, ``v#1`` in turn.
-    found = {name: [one for one in inputs if _is_called(entries[one], name)] for name in names}
+    found = {name: [one for one in inputs if name in local_names(entries[one])] for name in names}
     return {name: held[0] for name, held in found.items() if len(held) == 1}
-
-
-def _is_called(entry: Entry, name: str) -> bool:
-    # Does an entry have this local name, apart from its count?
-    return any(strip(one).rpartition(":")[2] == name for one in (entry.name, *entry.aliases))
 
 
 def _turns(names: Set[str], inputs: Sequence[int], entries: Sequence[Entry]) -> dict[str, int]:
     # Return all inputs to which a comprehension variable is bound, one for each iteration: ``v#0``, ``v#1``.
     found: dict[str, int] = {}
     for name in names:
-        same = sorted(one for one in inputs if _is_called(entries[one], name))
+        same = sorted(one for one in inputs if name in local_names(entries[one]))
         found |= {f"{name}#{turn}": one for turn, one in enumerate(same)}
     return found
 
@@ -171,8 +167,7 @@ def _held_by_attributes(entries: Sequence[Entry]) -> Mapping[str, Sequence[int]]
     # The entries that were bound to attributes in any method, by the attribute's name.
     found: dict[str, list[int]] = {}
     for at, entry in enumerate(entries):
-        for name in (entry.name, *entry.aliases):
-            local = strip(name).rpartition(":")[2]
+        for local in local_names(entry):
             if "." in local:
                 found.setdefault(local, []).append(at)
     return found
@@ -195,10 +190,8 @@ def _attributes(
         flowing = [one for one in before if one in free]
         if flowing or len({entries[one].name.rpartition(":")[0] for one in before}) == 1:
             found[name] = (flowing or before)[-1]
-    dotted, unnamed = (
-        [name for name in names - found.keys() if "." in name],
-        [one for one in free if one not in found.values() and entries[one].source is None],
-    )
+    dotted = [name for name in names - found.keys() if "." in name]
+    unnamed = [one for one in free if one not in found.values() and entries[one].source is None]
     return {**found, dotted[0]: unnamed[0]} if len(dotted) == len(unnamed) == 1 else found
 
 
@@ -210,14 +203,6 @@ def _returned_unseen(entry: Entry, parts: Parts, found: set[int], direct: Sequen
     return [at for at in calls if at is not None and at not in told]
 
 
-def parsed(text: str) -> ast.expr | None:
-    """Parse the expression of a source; None if it is not a complete expression, but part of a statement."""
-    match trees.parsed(text):
-        case ast.Module(body=[ast.Expr(value=value)]):
-            return value
-    return None
-
-
 GRADIENTS = re.compile(r"\.grad\b|\b(?!(?:(?:no|enable|zero)_grad|set_grad_enabled|requires_grad_?)\()\w*grad\w*\(")
 """Matches text that reads gradients: ``.grad``, and calls such as ``clip_grad_norm_(``."""
 NONFINITE = re.compile(r"\b(?:inf|nan|infty|infinity)\b(?!\s*=[^=])", re.IGNORECASE)
@@ -227,11 +212,6 @@ NONFINITE = re.compile(r"\b(?:inf|nan|infty|infinity)\b(?!\s*=[^=])", re.IGNOREC
 def reads_gradients(source: Source) -> bool:
     """Does a line mention ``.grad``, or call a function with "grad" in its name?"""
     return GRADIENTS.search(source.expression or source.text) is not None
-
-
-def writes_nonfinite(source: Source) -> bool:
-    """Does the line itself contain a NaN or Inf constant?"""
-    return bool(written_kinds(source))
 
 
 def written_kinds(of: Source | str) -> set[Badness]:
@@ -266,17 +246,16 @@ def _inside(node: ast.AST, parts: Parts) -> Iterable[ast.AST]:
     match node:
         case ast.Subscript(value=ast.Attribute(value=base, attr="at"), slice=index) if _held(ast.unparse(base), parts):
             return [base, index]  # the operands of JAX's x.at[0]
-    if not isinstance(node, ast.Call):
-        return ast.iter_child_nodes(node)
-    return [*_applied_to(node, parts), *(keyword.value for keyword in node.keywords)]
+    return _given(node, parts) if isinstance(node, ast.Call) else ast.iter_child_nodes(node)
 
 
-def _applied_to(call: ast.Call, parts: Parts) -> list[ast.expr]:
+def _given(call: ast.Call, parts: Parts) -> list[ast.expr]:
     # The arguments of a call, preceded by the object of a method. In ``torch.sqrt`` the owner is not a value.
+    given = [*call.args, *(keyword.value for keyword in call.keywords)]
     match call.func:
         case ast.Attribute(value=owner) if not is_dotted(owner) or _held(ast.unparse(owner), parts):
-            return [owner, *call.args]
-    return call.args
+            return [owner, *given]
+    return given
 
 
 def bound_within(tree: ast.AST) -> set[str]:
@@ -309,9 +288,7 @@ def applied_to(expression: str, parts: Parts) -> tuple[list[int], list[str]] | N
 
     The result is None if the expression computes more than that, or contains something unknown.
     """
-    tree = parsed(expression)
-    named = [keyword.value for keyword in tree.keywords] if isinstance(tree, ast.Call) else []
-    walked = [part for node in (*operands(expression, parts), *named) for part in walk(node, parts)]
+    walked = [part for node in operands(expression, parts) for part in walk(node, parts)]
     return None if any(not held and _computes(node) for node, held in walked) else mentioned(walked)
 
 
@@ -321,14 +298,17 @@ def _computes(node: ast.AST) -> bool:
 
 
 def operands(expression: str, parts: Parts) -> list[ast.expr]:
-    """The operands of the outermost operation of an expression; for a method, its object comes first."""
-    match parsed(expression):
+    """The operands of the outermost operation of an expression, if it is an operator, an index or a call.
+
+    For a method, its object comes first.
+    """
+    match parsed_expression(expression):
         case ast.BinOp(left=left, right=right):
             return [left, right]
         case ast.UnaryOp(operand=value) | ast.Subscript(value=value):
             return [value]
         case ast.Call() as call:
-            return _applied_to(call, parts)
+            return _given(call, parts)
     return []
 
 
@@ -338,6 +318,4 @@ def taken(expression: str, parts: Parts) -> set[int]:
     >>> sorted(taken("torch.where(c, u[0], v)", {"c": 0, "u": 1, "v": 2}))
     [0, 2]
     """
-    tree = parsed(expression)
-    named = [keyword.value for keyword in tree.keywords] if isinstance(tree, ast.Call) else []
-    return {at for node in (*operands(expression, parts), *named) for at in _held(ast.unparse(node), parts)}
+    return {at for node in operands(expression, parts) for at in _held(ast.unparse(node), parts)}

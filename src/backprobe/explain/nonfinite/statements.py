@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from backprobe.cuts.operation_names import MODULES
 from backprobe.cuts.parsed import parsed
 from backprobe.record.entries import Entry
-from backprobe.record.names import COUNT, split, strip
+from backprobe.record.names import COUNT, scope_of, split, strip
 
 ADDING = {"assign_add": ast.Add(), "assign_sub": ast.Sub()}
 """Methods that read and write a TensorFlow Variable."""
@@ -40,7 +40,7 @@ def computed(entry: Entry) -> Computed | None:
     tree = None if source is None or source.expression else parsed(source.statement.strip())
     if not isinstance(tree, ast.Module) or len(tree.body) != 1:
         return None
-    called = _called(entry)
+    called = local_names(entry)
     found = _written(tree.body[0]) if entry.op else None
     if found is not None and found.target is not None:
         return found if ast.unparse(found.target) in called else None
@@ -110,24 +110,18 @@ def parts_of(
         for name in (entries[place].name, *entries[place].aliases):
             scope, local = split(name)
             spelled = strip(f":{name if local is None else local}")[1:]
-            if spelled in names and (scope == "" or local is None or scope in (scopes[at], _scope(entries[at]))):
+            if spelled in names and (scope == "" or local is None or scope in (scopes[at], scope_of(entries[at].name))):
                 count = COUNT.search(local or "")
                 known.setdefault(spelled, []).append((int(count[1]) if count else 0, place))
     parts = {name: max(held)[1] for name, held in known.items() if sorted(held) == sorted(held, key=lambda one: one[1])}
     for name in names:
-        flowing = [one for one in inputs if name in _called(entries[one])]
+        flowing = [one for one in inputs if name in local_names(entries[one])]
         parts |= {name: flowing[0]} if len(flowing) == 1 else {}
     return parts
 
 
-def _scope(entry: Entry) -> str:
-    # The printed scope of an entry's name.
-    scope, local = split(entry.name)
-    return "" if local is None else scope
-
-
-def _called(entry: Entry) -> set[str]:
-    # The local names of an entry, without counts.
+def local_names(entry: Entry) -> set[str]:
+    """The local names of an entry, without counts: one for each scope in which it has a name."""
     return {strip(name).rpartition(":")[2] for name in (entry.name, *entry.aliases)}
 
 

@@ -10,29 +10,24 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from backprobe.cuts.operation_names import MODULES
-from backprobe.cuts.parsed import parsed
+from backprobe.cuts.parsed import parsed_expression
 from backprobe.explain.nonfinite.statements import is_dotted
 from backprobe.source.sites import operation as operation_of
 
 ALSO = {
     **dict.fromkeys(("realdiv", "true_divide", "divide", "truediv", "div_no_nan"), "div"),
-    "addv2": "add",
-    "biasadd": "add",
+    **dict.fromkeys(("addv2", "biasadd"), "add"),
     "multiply": "mul",
     "subtract": "sub",
     "negative": "neg",
-    "absolute": "abs",
-    "complexabs": "abs",
+    **dict.fromkeys(("absolute", "complexabs"), "abs"),
     **dict.fromkeys(("power", "powtensorself", "powtensortensor", "float_power"), "pow"),
-    "mod": "remainder",
-    "fmod": "remainder",
+    **dict.fromkeys(("mod", "fmod"), "remainder"),
     **dict.fromkeys(("batchmatmulv2", "batchmatmul", "mm", "bmm", "dot", "mv"), "matmul"),
     "softmaxbackward": "softmax",
     "logsoftmax": "log_softmax",
     "euclideandist": "cdist",
-    "linalgvectornorm": "norm",
-    "vector_norm": "norm",
-    "euclidean_norm": "norm",
+    **dict.fromkeys(("linalgvectornorm", "vector_norm", "euclidean_norm"), "norm"),
     "arccos": "acos",
     "arcsin": "asin",
     "arctanh": "atanh",
@@ -40,35 +35,23 @@ ALSO = {
     "arctan": "atan",
     "arctan2": "atan2",
     "logsigmoid": "log_sigmoid",
-    "expit": "sigmoid",
-    "logistic": "sigmoid",
+    **dict.fromkeys(("expit", "logistic"), "sigmoid"),
     "std_dev": "std",
     "variance": "var",
-    "selectv2": "where",
-    "select": "where",
+    **dict.fromkeys(("selectv2", "select"), "where"),
     "greater": "gt",
-    "greaterequal": "ge",
+    **dict.fromkeys(("greaterequal", "greater_equal"), "ge"),
     "less": "lt",
-    "lessequal": "le",
-    "greater_equal": "ge",
-    "less_equal": "le",
+    **dict.fromkeys(("lessequal", "less_equal"), "le"),
     "not_equal": "ne",
     "equal": "eq",
-    "logicalnot": "invert",
-    "logical_not": "invert",
-    "logicaland": "and",
-    "logical_and": "and",
-    "logicalor": "or",
-    "logical_or": "or",
-    "clip": "clamp",
-    "clip_by_value": "clamp",
-    "clamp_min": "clamp",
-    "clipbyvalue": "clamp",
+    **dict.fromkeys(("logicalnot", "logical_not"), "invert"),
+    **dict.fromkeys(("logicaland", "logical_and"), "and"),
+    **dict.fromkeys(("logicalor", "logical_or"), "or"),
+    **dict.fromkeys(("clip", "clip_by_value", "clamp_min", "clipbyvalue"), "clamp"),
     "reduceprod": "prod",
     "broadcastto": "broadcast_to",
-    "concat": "cat",
-    "concatenate": "cat",
-    "concatv2": "cat",
+    **dict.fromkeys(("concat", "concatenate", "concatv2"), "cat"),
     "diag_part": "diagonal",
     "squareddifference": "squared_difference",
     "cross_entropy_loss": "cross_entropy",
@@ -150,10 +133,8 @@ def term_of(expression: str, parts: Mapping[str, int], calls: Sequence[str] = ()
     >>> str([one.op for one in term_of("torch.log(1 - h)", {"h": 0}) if one.op])
     "['sub', 'log']"
     """
-    match parsed(expression):
-        case ast.Module(body=[ast.Expr(value=value)]):
-            return _Reader(parts, calls, value).term(value, is_whole=True)
-    return None
+    tree = parsed_expression(expression)
+    return None if tree is None else _Reader(parts, calls, tree).term(tree, is_whole=True)
 
 
 def written(
@@ -229,10 +210,8 @@ class _Reader:
         return Term("tuple", tuple(found), text=text) if found else Term(text=text)
 
     def _attribute(self, value: ast.expr, name: str, text: str) -> Term:
-        if name in NUMBERS and isinstance(value, ast.Name) and value.id in MODULES:
-            return constant(NUMBERS[name])
-        if name in DTYPES and isinstance(value, ast.Name) and value.id in MODULES:
-            return constant(name)
+        if (name in NUMBERS or name in DTYPES) and isinstance(value, ast.Name) and value.id in MODULES:
+            return constant(NUMBERS.get(name, name))
         if name in ATTRIBUTES and text not in self.parts:
             return Term(name, (self.term(value),), text=text)
         return Term(text=text)

@@ -11,8 +11,9 @@ import builtins
 from collections.abc import Sequence
 
 from backprobe.cuts.operation_names import MODULES
+from backprobe.cuts.parsed import parsed_expression
 from backprobe.explain.nonfinite.evidence import Evidence
-from backprobe.explain.nonfinite.sources import NONFINITE, parsed
+from backprobe.explain.nonfinite.sources import NONFINITE
 from backprobe.explain.nonfinite.states import RECORDED, Badness, of_count
 from backprobe.explain.nonfinite.text import say
 from backprobe.record.names import split, strip
@@ -61,7 +62,7 @@ def held(known: Evidence, at: int, names: Sequence[str], state: Badness) -> list
 def named_first(known: Evidence, at: int, names: Sequence[str]) -> str:
     """Return what to type so that the result of an unrecorded call in an expression is recorded; empty if unknown."""
     for one in known.term(at):
-        call = parsed(one.text) if one.is_unknown else None
+        call = parsed_expression(one.text) if one.is_unknown else None
         if isinstance(call, ast.Call) and (called := ast.unparse(call.func)) in names:
             return say("name_first", name=f"{called.replace('.', '_')}_result", call=one.text)
     return ""
@@ -72,7 +73,7 @@ def _modules(known: Evidence, at: int) -> list[str]:
     source, parts = known.entries[at].source, known.parts[at]
     if source is None or not any(call.split(".")[-1][:1].isupper() for call in source.calls):
         return []
-    tree = parsed(source.expression)
+    tree = parsed_expression(source.expression)
     every = [node for node in (ast.walk(tree) if tree is not None else ()) if isinstance(node, ast.Call)]
     calls = [node.func for node in every if node is tree or ast.unparse(node) not in parts]
     names = [ast.unparse(one) for one in calls if isinstance(one, ast.Name | ast.Attribute)]

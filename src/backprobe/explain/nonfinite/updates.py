@@ -12,7 +12,7 @@ from backprobe.findings.report import Finding
 from backprobe.record.entries import Record
 from backprobe.record.graph import Graph
 from backprobe.record.nonfinite import BEFORE, Update
-from backprobe.record.source import Source, expression_of
+from backprobe.record.source import Source, expression_of, place_of
 
 FORWARD = ("born", "came_in", "unknown")
 AFTERWARDS = ("came_in", "unknown")  # kinds of findings that an earlier step may have caused
@@ -67,8 +67,7 @@ def _is_before(birth: Finding, update: Update, positions: Mapping[str, int]) -> 
 
 
 def _stands_at(source: Source | None, lines: Sequence[Source | None]) -> bool:
-    at = {(line.file, line.line) for line in lines if line is not None}
-    return source is not None and (source.file, source.line) in at
+    return source is not None and place_of(source) in map(place_of, lines)
 
 
 def _came_with_gradient(update: Update) -> bool:

@@ -1,8 +1,8 @@
 """A field over all steps of a growing run, in cached bins, so that each step is processed only once.
 
-Each bin covers the same number of steps, a power of two. New steps fill new bins. When there are too many bins, each
-two neighbours are merged into one. A picture needs fewer bins than are kept, so it merges some of them. The bins of a
-long run are also saved beside it.
+Each bin covers the same number of steps, a power of two. New steps fill new bins; those that do not fill one yet are
+read each time. When there are too many bins, each two neighbours are merged into one. A picture needs fewer bins than
+are kept, so it merges some of them. The bins of a long run are also saved beside it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from backprobe.storage.runs.merged import RunReader
 from backprobe.storage.runs.reduced import Binned, binned
 
 GROWN = 1.1  # bins are saved again when they cover this many times the steps that are saved
-NUMBERS, FEWEST, MOST = 1 << 20, 256, 4096  # the most names × bins, and the fewest and most bins
+# the most bins: as many as give NUMBERS names × bins, but at least FEWEST and at most MOST
+NUMBERS, FEWEST, MOST = 1 << 20, 256, 4096
 
 
 class Level:

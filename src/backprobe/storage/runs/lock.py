@@ -21,7 +21,7 @@ class WriteLock:
         self.descriptor: int | None = None
 
     def take(self, asked: str) -> None:
-        """Take the lock. Raises BadRun if it is taken already."""
+        """Take the lock. Raises BadRun if it is taken already, and Unsupported where the system has no such locks."""
         try:
             import fcntl
         except ImportError as error:  # Windows has no module ``fcntl``

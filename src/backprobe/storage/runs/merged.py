@@ -34,6 +34,9 @@ from backprobe.storage.runs.reader import Named, RankFile
 LOGGED = "logged"
 """The kind of numbers that the program logs itself, and the name of the field that shows them."""
 RATIO = "update.ratio"
+NOT_FINITE = ("nan", "posinf", "neginf")
+OF_LOGGED = ("count", "finite", *NOT_FINITE, "sum")
+"""The columns from which ``logged`` computes the mean of logged numbers."""
 MOST_OPEN = 64  # the most files that are kept open
 Key = tuple[str, str]
 """The name and kind of a row."""
@@ -103,6 +106,16 @@ class RunReader:
                 found |= {key: row for key, row in keys.items() if key not in found}
             last = keys
         return found
+
+    def names_of(self, kind: str) -> list[str]:
+        """The names that have numbers of a kind, in the order of the model."""
+        return [name for name, one in self.rows() if one == kind]
+
+    def fields(self) -> list[str]:
+        """Every field that at least one name has."""
+        kinds = dict.fromkeys(kind for _, kind in self.rows())
+        found = [f"{kind}.{name}" for kind in kinds if kind != LOGGED for name in STATISTICS]
+        return found + [RATIO] * ({"update", "param"} <= kinds.keys()) + [LOGGED] * (LOGGED in kinds)
 
     def parameters(self) -> dict[str, None]:
         """The names of parameters: rows of kind "param", or gradients that are the same in all processes."""
@@ -224,7 +237,7 @@ class RunReader:
             low = stop
 
     def settled(self) -> int:
-        """The last step that every rank has. Later ones may still grow. With a single rank it is the last of all."""
+        """The smallest of the ranks' last steps; -1 if a rank has no step yet. Later steps may still grow."""
         lasts = [
             int(info["step"][-1]) if len(info) else -1 for info in (rank.index().info for rank in self.ranks.values())
         ]
@@ -233,8 +246,8 @@ class RunReader:
     def field(self, names: Sequence[str], field: str) -> tuple[NDArray[numpy.int64], Matrix]:
         """The steps, and a field of these names as names × steps; NaN if there is no number."""
         if field == LOGGED:
-            rows = self._rows(names, LOGGED)
-            steps, columns = self.columns(rows, ("count", "finite", "nan", "posinf", "neginf", "sum"))
+            rows = self._rows_of((name, LOGGED) for name in names)
+            steps, columns = self.columns(rows, OF_LOGGED)
             return steps, logged(columns)
         if field == RATIO:
             steps, updates = self.field(names, "update.rms")
@@ -243,7 +256,7 @@ class RunReader:
             with numpy.errstate(all="ignore"):
                 return steps[:both], updates[:, :both] / sizes[:, :both]
         kind, _, name = field.rpartition(".")
-        steps, columns = self.columns(self._rows(names, kind), columns_for([name]))
+        steps, columns = self.columns(self._rows_of((one, kind) for one in names), columns_for([name]))
         return steps, statistic(name, columns)
 
     def has_exponents(self) -> bool:
@@ -288,10 +301,6 @@ class RunReader:
     def _rows_of(self, keys: Iterable[Key]) -> list[RowKey]:
         known = self.rows()
         return [known.get(key, RowKey(*key)) for key in keys]
-
-    def _rows(self, names: Sequence[str], kind: str) -> list[RowKey]:
-        known = self.rows()
-        return [known.get((name, kind), RowKey(name, kind)) for name in names]
 
     def at(self, step: int) -> tuple[Any, int, dict[str, dict[str, float]]] | None:
         """The stored facts about a step, its attempt, and its fields by name; None if the step does not exist."""

@@ -26,7 +26,7 @@ class Parting:
 
 
 def partings(first: RunReader, second: RunReader, shares: Sequence[float]) -> list[Parting | None]:
-    """For each share, the first common step at which an rms or a count differs by more than that share.
+    """For each share, the first common step at which a count differs, or an rms by more than that share.
 
     A share of 0 means any bit. None if no common step differs that much.
     """

@@ -413,7 +413,7 @@ class RankFile:
     def gaps(
         self, codes: Sequence[str] | None = None, low: int = 0, high: int | None = None
     ) -> Iterator[tuple[int, Missing]]:
-        """For each measured step that had a backward, the names and kinds that have no row.
+        """For each measured step that had a backward and was ended by an optimizer, the names and kinds without a row.
 
         Only the reasons in ``codes`` count, and only the steps from place ``low`` to ``high``.
         """

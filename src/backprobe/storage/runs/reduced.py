@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 
 from backprobe.record.statistics import columns_for, statistic
 from backprobe.storage.runs.layout import Matrix, RowKey
-from backprobe.storage.runs.merged import LOGGED, RATIO, RunReader, logged
+from backprobe.storage.runs.merged import LOGGED, NOT_FINITE, RATIO, RunReader, logged
 
 Counts = NDArray[numpy.int64]
 NUMBERS = 1 << 18  # numbers of a column that are read together
-SPECIAL = ("nan", "posinf", "neginf")
 
 
 @dataclass(frozen=True)
@@ -90,9 +89,9 @@ class _Reading:
         # The logged numbers. If all of them are finite, three columns need not be read.
         columns = self._columns(LOGGED, ("count", "finite", "sum"), start, stop)
         if (columns["finite"] == columns["count"]).all():
-            columns |= dict.fromkeys(SPECIAL, numpy.zeros((1, 1)))
+            columns |= dict.fromkeys(NOT_FINITE, numpy.zeros((1, 1)))
         else:
-            columns |= self._columns(LOGGED, SPECIAL, start, stop)
+            columns |= self._columns(LOGGED, NOT_FINITE, start, stop)
         return numpy.asarray(logged(columns))
 
     def extremes(self, start: int, stop: int, cuts: Counts) -> tuple[Matrix, Matrix]:

@@ -32,7 +32,8 @@ def table(reader: RunReader) -> dict[str, Any]:
 def wide(reader: RunReader, names: Sequence[str], field: str) -> dict[str, Any]:
     """Columns of equal length: ``step``, and the field of each name, masked if the name has no row in a step.
 
-    If a name is ``step`` itself, underscores are appended to the name of the first column.
+    Steps in which none of the names has a row are left out. If a name is ``step`` itself, underscores are appended to
+    the name of the first column.
     """
     steps, numbers = reader.field(names, field)
     _, counts = reader.field(names, f"{field.partition('.')[0]}.count")

@@ -170,11 +170,11 @@ class BackwardThroughSteps(Ways[int, EquationStep]):
 def _drawn(cotangents: Sequence[Any]) -> list[Any]:
     # Return random cotangents without any 0.
     drawn = numpy.random.default_rng(0)
-    return [None if one is None else jnp.asarray(_away_from_zero(drawn, one.shape), one.dtype) for one in cotangents]
 
+    def like(one: Any) -> Any:
+        return jnp.asarray(drawn.uniform(1, 2, one.shape) * drawn.choice([-1, 1], one.shape), one.dtype)
 
-def _away_from_zero(drawn: numpy.random.Generator, shape: Sequence[int]) -> Any:
-    return drawn.uniform(1, 2, shape) * drawn.choice([-1, 1], shape)
+    return [None if one is None else like(one) for one in cotangents]
 
 
 def _is_any(array: Any) -> bool:

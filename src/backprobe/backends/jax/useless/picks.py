@@ -13,6 +13,7 @@ from backprobe.backends.jax import private
 from backprobe.backends.jax.useless.program import EquationStep, RecordedProgram
 from backprobe.backends.useless import distributions, picks
 from backprobe.backends.useless.shapes import Shape
+from backprobe.record.graph import reached
 from backprobe.record.source import Source
 
 
@@ -75,15 +76,14 @@ class Picks(picks.Picks[EquationStep]):
         # Are the scores computed with trained weights? In an adversarial attack or a generator only the samples are
         # trained.
         program = self.program
-        first, pending = program.shape(number)[:1], [number]
-        while pending:
-            at = pending.pop()
+
+        def moving(at: int) -> list[int]:
             step = self.makers.get(at)
-            moving = [] if step is None else [one for one in step.given if program.moving[one]]
-            if any(program.shape(self._narrow(one))[:1] != first for one in moving):
-                return True
-            pending += [one for one in moving if program.shape(one) == program.shape(at)]
-        return False
+            return [] if step is None else [one for one in step.given if program.moving[one]]
+
+        alike = reached([number], lambda at: [one for one in moving(at) if program.shape(one) == program.shape(at)])
+        first = program.shape(number)[:1]
+        return any(program.shape(self._narrow(one))[:1] != first for at in alike for one in moving(at))
 
     def _narrow(self, at: int) -> int:
         # Return the array that was broadcast to this one, or the array itself.

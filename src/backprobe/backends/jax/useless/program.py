@@ -64,7 +64,7 @@ class EquationStep:
 
     @property
     def line(self) -> Source | None:
-        """The program's line that made the equation."""
+        """The program's line that made the equation; None if there is none."""
         users = [one for one in self.places if one.package is None]
         return source_at(users[-1].file, users[-1].line) if users else None
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -23,17 +23,16 @@ import jax.numpy as jnp
 import numpy
 
 from backprobe.backends.jax import private
+from backprobe.backends.temporarily import temporarily
 from backprobe.backends.useless import update_without_effect
 from backprobe.backends.useless.steps import LEAST, SampledStep, SampledSteps, spread
-from backprobe.backends.user_lines import source_at, users_frames
+from backprobe.backends.user_lines import Place, source_at, users_place
 from backprobe.record.reasons import Note
 
 LONGEST, MOST = 16, 10_000
 """The most operations between an array and its next version, and the most arrays that are followed."""
 GROWN = 1.5
 """An update counts as growing, as in a warm-up, if it is at least this factor larger."""
-
-Place = tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class RanOperation:
     def on(self, array: Any) -> Any:
         """Return the result of the operation if ``array`` replaces the followed array."""
         given = [array if place == self.at else one for place, one in enumerate(self.given)]
-        return private.run(self.primitive, given, self.params)
+        return self.primitive.bind(*given, **self.params)
 
 
 @dataclass(frozen=True)
@@ -94,14 +93,9 @@ class JaxSteps(SampledSteps):
         """Inside this context, operations outside of transformations are observed."""
         return private.hearing_evaluations(self._ran)
 
-    @contextmanager
-    def resting(self) -> Iterator[None]:
+    def resting(self) -> AbstractContextManager[None]:
         """Operations inside this context are not steps of the program, and are ignored."""
-        was, self.is_off = self.is_off, True
-        try:
-            yield
-        finally:
-            self.is_off = was
+        return temporarily(self, is_off=True)
 
     def _ran(self, primitive: Any, given: Sequence[Any], params: Mapping[str, Any], made: Any) -> None:
         if self.is_off or not self.known or len(self.known) > MOST or not _is_floating(made):
@@ -116,9 +110,7 @@ class JaxSteps(SampledSteps):
                 return
             at, known = max(places, key=lambda one: (_is_left(given[one[0]], made), len(one[1].ran)))
             if len(known.ran) < LONGEST:
-                frame = next(users_frames(sys._getframe(1)), None)
-                place = None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
-                ran = RanOperation(primitive, params, given, at, made, place)
+                ran = RanOperation(primitive, params, given, at, made, users_place(sys._getframe(1)))
                 self.known[id(made)] = Followed(known.origin, made, (*known.ran, ran))
 
     def _of(self, array: Any) -> Followed | None:
@@ -184,7 +176,8 @@ class JaxSteps(SampledSteps):
         live: Mapping[str, Any],
         moved: Mapping[str, Any],
     ) -> SmallUpdate | None:
-        # Return the update if something was added to the arrays, but rounding left almost all numbers unchanged.
+        # Return the update of the arrays to which something was added. It has the counts of their numbers, and of those
+        # that changed, because rounding has left most unchanged. Return None if nothing was added to any array.
         there = {name: live[name] & (_sample(more) != 0) for name, (more, _) in added.items()}
         names = [name for name, each in there.items() if each.any()]
         if not names:

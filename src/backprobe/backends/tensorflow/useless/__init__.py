@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import tensorflow as tf
 
+from backprobe.backends.temporarily import temporarily
 from backprobe.backends.tensorflow.operation_log import OperationLog
 from backprobe.backends.tensorflow.tensors import identity, is_eager, is_tensor
 from backprobe.backends.tensorflow.useless.operations import Operations
@@ -43,14 +44,9 @@ class TensorflowUselessGradients(UselessGradients):
         with self.operations.listening():
             yield
 
-    @contextmanager
-    def backward(self) -> Iterator[None]:
+    def backward(self) -> AbstractContextManager[None]:
         """Inside this context a tape of the program runs backward."""
-        was, self.operations.is_backward = self.operations.is_backward, True
-        try:
-            yield
-        finally:
-            self.operations.is_backward = was
+        return temporarily(self.operations, is_backward=True)
 
     def gave(self, targets: Sequence[tuple[Any, Any]], sources: Any, gradients: Any) -> None:
         """Called when a tape of the program has returned gradients of these targets, each paired with its initial
@@ -69,11 +65,8 @@ class TensorflowUselessGradients(UselessGradients):
         sampled = []
         with self.operations.looking():
             sampled = self.steps.before([(one, by) for one, by in pairs if is_eager(by)])
-        was, self.operations.is_off = self.operations.is_off, True
-        try:
+        with temporarily(self.operations, is_off=True):
             updated = update()
-        finally:
-            self.operations.is_off = was
         with self.operations.looking():
             self.steps.after(optimizer, sampled, rate)
         return updated

@@ -42,7 +42,8 @@ def _found(
     tape = TensorflowTape(Options())
     held = [(f"{name}{path}", leaf) for name, value in given.items() for path, leaf in leaves(value)]
     names = {identity(leaf): name for name, leaf in held if is_tensor(leaf)}
-    names |= {identity(one): path for path, one in _variables(call.target)}
+    if layers.is_layer(call.target):
+        names |= {identity(one): path for path, one in layers.variables(call.target).items()}
     try:
         with tape.recorded() as recording, observer.observing(tape.log):
             for tensor in tensors:
@@ -56,7 +57,3 @@ def _found(
             return observer.found(lambda one: names.get(identity(one), str(getattr(one, "name", "a Variable"))))
     finally:
         tape.release()
-
-
-def _variables(target: Any) -> Sequence[tuple[str, Any]]:
-    return list(layers.variables(target).items()) if layers.is_layer(target) else []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from math import prod
 from typing import Any
 
@@ -61,11 +61,9 @@ class Operations:
         self.dropped: dict[int, Instruction] = {}  # by the number of a result: the instruction that discards it
         self.trained: set[int] = set()  # differentiated tensors that are computed from watched Variables
 
-    @contextmanager
-    def listening(self) -> Iterator[None]:
+    def listening(self) -> AbstractContextManager[None]:
         """Inside this context operations are observed."""
-        with also_hearing(self._ran, self._has_own_gradient):
-            yield
+        return also_hearing(self._ran, self._has_own_gradient)
 
     @contextmanager
     def looking(self) -> Iterator[None]:

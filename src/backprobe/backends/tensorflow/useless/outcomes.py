@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import ml_dtypes
 import numpy
 import tensorflow as tf
 
+from backprobe.backends.immutable import rounding
 from backprobe.backends.tensorflow import private
 from backprobe.backends.tensorflow.operation_log import RESOURCE
 from backprobe.backends.tensorflow.private import dtype_number, shape_of
@@ -56,7 +56,7 @@ class Operation(NamedTuple):
             return wide(private.executed(self.kind, given, self.attrs))
 
         try:
-            unit = float(ml_dtypes.finfo(self.outputs[0].dtype.as_numpy_dtype).eps)
+            unit = rounding(self.outputs[0].dtype.as_numpy_dtype)
             return is_constant(make, [*map(shape_of, self.inputs)], unit)
         except (tf.errors.OpError, ValueError, TypeError):
             return False
@@ -121,6 +121,6 @@ def near(tensor: Any) -> float:
 
 
 def wide(tensor: Any) -> Any:
-    """Return the tensor's numbers in double precision."""
+    """Return the tensor's numbers in double precision; complex numbers keep their precision."""
     numbers = tensor.numpy()
     return numbers if numpy.iscomplexobj(numbers) else numbers.astype(numpy.float64)

@@ -12,9 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy
-import tensorflow as tf
 
-from backprobe.backends.tensorflow.tensors import identity, is_eager, variable_of
+from backprobe.backends.tensorflow.tensors import identity, is_eager, numbers_of, variable_of
 from backprobe.backends.tensorflow.useless.operations import Operations
 from backprobe.backends.tensorflow.useless.replay import OperationReplay, unit
 from backprobe.backends.useless import End
@@ -53,7 +52,7 @@ class Passes:
             variable = variable_of(source)
             if variable is not None and variable.trainable and gradient is not None:
                 given[identity(source)] = largest = _largest(gradient)
-                self.leaves.came(identity(source), source, largest, unit(variable.dtype))
+                self.leaves.came(identity(source), source, largest, unit(variable))
         faint = self.leaves.faint(given)
         wanted = [
             number for number in given if number in operations.suspicious or (operations.is_whole and number in faint)
@@ -78,8 +77,8 @@ class Passes:
 
 
 def _largest(gradient: Any) -> float:
-    # Return the largest magnitude in a gradient; 0 if the gradient is empty.
-    held = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+    # Return the largest magnitude in a gradient; 0 if the gradient is empty, infinity if it has no numbers yet.
+    held = numbers_of(gradient)
     if not is_eager(held):
         return float("inf")
     numbers = held.numpy()

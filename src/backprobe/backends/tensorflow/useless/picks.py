@@ -1,4 +1,4 @@
-"""Finds numbers that a TensorFlow program treats as log-probabilities although they are not."""
+"""Finds numbers that a TensorFlow program treats as log-probabilities although they are not log-probabilities."""
 
 from __future__ import annotations
 

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import ml_dtypes
 import numpy
 import tensorflow as tf
 
+from backprobe.backends.immutable import rounding
 from backprobe.backends.tensorflow import private
 from backprobe.backends.tensorflow.private import identity_of
 from backprobe.backends.tensorflow.tensors import is_zero
@@ -95,11 +95,11 @@ class OperationReplay(Ways[int, RecordedOperation]):
             tf.zeros_like(made) if each is None and is_float(made) else each
             for each, made in zip(given, outputs, strict=True)
         ]
-        seen = self.seen[one] = SeenByBackward(given, any(is_zero(each) is False for each in given if each is not None))
+        seen = self.seen[one] = SeenByBackward(given, any(not is_zero(each) for each in given if each is not None))
         for at, (number, gradient) in enumerate(zip(one.numbers, one.gradients(given), strict=False)):
             if gradient is None or not (number in self.makers or number in self.leaves):
                 continue
-            gradient, is_nothing = _dense(gradient), is_zero(gradient) is True
+            gradient, is_nothing = tf.convert_to_tensor(gradient), is_zero(gradient)
             seen.gave[at] = is_nothing
             if seen.came and not is_nothing and self._takes_away(one, at, gradient):
                 seen.gave[at] = True
@@ -120,17 +120,17 @@ class OperationReplay(Ways[int, RecordedOperation]):
         drawn = numpy.random.default_rng(0)
         others = [_drawn_like(each, drawn, True) for each in self.seen[one].given]
         passed = one.gradients(others)[at]
-        gain = _norm(_dense(passed)) / math.hypot(*map(_norm, filter(_is_gradient, others)))
-        if is_rounding(_norm(gradient), _rounding(gradient), gain * size):
+        gain = _norm(tf.convert_to_tensor(passed)) / math.hypot(*map(_norm, filter(_is_gradient, others)))
+        if is_rounding(_norm(gradient), unit(gradient), gain * size):
             return True
-        return is_rounding(gain, _rounding(gradient), 1.0) and one.operation.is_constant()
+        return is_rounding(gain, unit(gradient), 1.0) and one.operation.is_constant()
 
     def _add(self, number: int, gradient: Any, one: RecordedOperation, counts: bool) -> None:
         if not counts:
             self.gradients.setdefault(number, gradient)
             return
         if number not in self.sums:
-            self.sums[number] = Sum(_norm, _rounding)
+            self.sums[number] = Sum(_norm, unit)
             if number in self.targets:
                 self.sums[number].total = self.targets[number]
         self.sums[number].add(gradient, self.order[one])
@@ -185,23 +185,21 @@ class OperationReplay(Ways[int, RecordedOperation]):
 
     def why(self, step: RecordedOperation, at: int) -> str:
         """Find the reason by running the operation's gradient again with other numbers."""
-        one = step
-        if one.own_gradient is not None:
+        if step.own_gradient is not None:
             return BY_CHANCE
-        if at in self.seen[one].hidden:
+        if at in self.seen[step].hidden:
             return CANCELS
         drawn = numpy.random.default_rng(0)
-        given = [_drawn_like(each, drawn) for each in self.seen[one].given]
-        if not self._passes_zero(one, at, given, one.operation.inputs):
+        given, operands = [_drawn_like(each, drawn) for each in self.seen[step].given], step.operation.inputs
+        if not self._passes_zero(step, at, given, operands):
             return BY_CHANCE  # the parts of a sum cancel
         code = FLAT
-        for other, operand in enumerate(one.operation.inputs):
+        for other, operand in enumerate(operands):
             if not is_float(operand) or (other == at and not is_zero(operand)):
                 continue
             factor = tf.constant(drawn.uniform(0.5, 1.5, operand.shape), operand.dtype)
-            instead = [[*one.operation.inputs] for _ in range(2)]
-            instead[0][other], instead[1][other] = factor, -factor
-            if not any(self._passes_zero(one, at, given, inputs) for inputs in instead):
+            instead = [[*operands[:other], one, *operands[other + 1 :]] for one in (factor, -factor)]
+            if not any(self._passes_zero(step, at, given, inputs) for inputs in instead):
                 if self.is_trained(operand):
                     return BY_CHANCE
                 code = TIMES_ZERO
@@ -209,7 +207,7 @@ class OperationReplay(Ways[int, RecordedOperation]):
 
     def _passes_zero(self, one: RecordedOperation, at: int, given: Sequence[Any], inputs: Sequence[Any]) -> bool:
         passed = one.gradients(given, inputs)[at]
-        return passed is None or is_zero(passed) is True
+        return passed is None or is_zero(passed)
 
 
 def _is_gradient(given: Any) -> bool:
@@ -230,10 +228,6 @@ def _named(one: RecordedOperation) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
-def _dense(gradient: Any) -> Any:
-    return tf.convert_to_tensor(gradient)
-
-
 def _norm(gradient: Any) -> float:
     numbers = gradient.numpy().reshape(-1)
     if numbers.dtype != numpy.float32 or not (size := float(numpy.linalg.norm(numbers))):
@@ -242,10 +236,6 @@ def _norm(gradient: Any) -> float:
     return size
 
 
-def _rounding(tensor: Any) -> float:
-    return unit(tensor.dtype)
-
-
-def unit(dtype: Any) -> float:
-    """Return the rounding unit of a dtype."""
-    return float(ml_dtypes.finfo(dtype.as_numpy_dtype).eps)
+def unit(tensor: Any) -> float:
+    """Return the rounding unit of a tensor's dtype."""
+    return rounding(tensor.dtype.as_numpy_dtype)

@@ -6,9 +6,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from backprobe.backends.tensorflow.cuts import Place
 from backprobe.backends.useless import InPart
-from backprobe.backends.user_lines import callers, source_at
+from backprobe.backends.user_lines import Place, callers, source_at
 from backprobe.record.source import Source
 from backprobe.source.user_code import package
 
@@ -29,7 +28,7 @@ class Spot(NamedTuple):
 
 
 def spot() -> Spot | None:
-    """Return the line and part of the operation that is running."""
+    """Return the line and part of the operation that is running; None if no code of the program is running."""
     running: dict[int, Any] = {}  # by id: Keras has two nested methods ``__call__``
     for frame in callers(sys._getframe(1)):
         code = frame.f_code

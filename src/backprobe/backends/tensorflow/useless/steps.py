@@ -8,11 +8,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-import numpy
 import tensorflow as tf
 
 from backprobe.backends.tensorflow.private import unrecorded
-from backprobe.backends.tensorflow.tensors import is_eager, read, variable_of
+from backprobe.backends.tensorflow.tensors import is_eager, number_of, read, variable_of
 from backprobe.backends.useless.steps import SampledStep, SampledSteps, spread
 from backprobe.backends.user_lines import users_line
 
@@ -34,7 +33,7 @@ class TensorflowSteps(SampledSteps):
 
     def after(self, optimizer: Any, sampled: Sequence[Sampled], rate: Any) -> None:
         """Compare the samples with the Variables after the step."""
-        number = _number(rate)
+        number = number_of(rate)
         if not sampled or not number:
             return
         moved = sum(int(((_sample(unrecorded(read, one)) != was) & live).sum()) for one, was, live in sampled)
@@ -47,11 +46,3 @@ def _sample(tensor: Any) -> Any:
     # Return some of the elements, spread over the whole tensor.
     flat = tf.reshape(tensor, [-1])
     return flat[spread(int(flat.shape[0]))].numpy()
-
-
-def _number(rate: Any) -> float:
-    # Return a learning rate as a number; 0 if it is not a single number.
-    variable = variable_of(rate)
-    held = unrecorded(read, variable) if variable is not None else rate
-    number = held.numpy() if is_eager(held) else held
-    return float(number) if numpy.ndim(number) == 0 and isinstance(number, float | numpy.floating) else 0.0

@@ -16,7 +16,6 @@ from backprobe.backends.torch.private import (
     current_pass,
     dispatch_mode_at,
     dispatch_modes,
-    is_wrapped,
     pop_mode,
     push_mode,
 )
@@ -108,7 +107,7 @@ class TorchUselessGradients(UselessGradients):
 
     def begins(self, call: BackwardCall) -> None:
         """Called when the program is about to run ``backward()`` or ``autograd.grad``."""
-        if not (call.is_nested or call.is_batched) and current_pass() < 0 and not any(map(is_wrapped, call.roots)):
+        if not (call.is_nested or call.is_batched or call.is_transformed) and current_pass() < 0:
             self.passes.begins(call.nodes)
             self.scaled.begins(call)
 
@@ -152,7 +151,7 @@ class TorchUselessGradients(UselessGradients):
             for one in trained
         ]
         return notes_on_leaves(
-            leaves, self.passes.is_zero, names.of, lambda end: line(end.order), self.passes.iterations
+            leaves, self.passes.is_zero, names.of, lambda end: line(end.order), self.passes.leaves.iterations
         )
 
 

@@ -17,7 +17,9 @@ PLAIN = (int, float, bool, str, type(None), torch.dtype, torch.device)
 
 
 class Applied:
-    """A function that was called, with its arguments except tensors. No tensor is kept alive."""
+    """A function that was called, with its arguments except tensors. No tensor is kept alive. If it is not known how to
+    call the function again, no argument is kept either.
+    """
 
     def __init__(self, function: Any, args: Sequence[Any], given: Sequence[Tensor], made: Tensor) -> None:
         self.function = function
@@ -36,6 +38,8 @@ class Applied:
             and all(map(_is_plain, self.args))
             and not self._has_numbers()
         )
+        if not self.is_known:
+            self.args = []  # it may hold a list of tensors
 
     def _has_numbers(self) -> bool:
         # May a Python number among the arguments be an operand, such as a factor? Other numbers are dimensions or
@@ -48,9 +52,7 @@ class Applied:
 
     def is_constant(self) -> bool:
         """Does the operation return the same result for any numbers in its tensors?"""
-        if not self.is_known:
-            return False
-        return self._is_same(self._make, [shape for shape, _, _ in self.kinds])
+        return self.is_known and self._is_same(self._make, [shape for shape, _, _ in self.kinds])
 
     def is_constant_in(self, nth: int) -> bool:
         """Does the operation return the same result for any numbers in its ``nth`` tensor?

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy
@@ -13,6 +13,7 @@ from torch.nn.parameter import is_lazy
 
 from backprobe.backends.facts import Options
 from backprobe.backends.held_values import held_by
+from backprobe.backends.pure_calls import contents
 from backprobe.backends.torch.tape import TorchTape
 from backprobe.backends.torch.tensors import is_floating
 from backprobe.backends.useless import RepeatedCall
@@ -48,7 +49,9 @@ class CallLeaves:
             self._add(parameter, name)
 
     def arguments(self) -> dict[str, Any]:
-        """Return new arguments, in which each differentiated floating-point tensor is a new leaf."""
+        """Return new arguments. Each number or floating-point tensor that is differentiated becomes a new leaf, and the
+        call gets a copy of it to which it may write.
+        """
         return {name: self._argument(name, one) for name, one in self.call.arguments().items()}
 
     def of(self, leaf: Tensor) -> str:
@@ -99,12 +102,7 @@ def _variables(target: Any) -> Iterator[tuple[str, Any]]:
     function = innermost(target)
     if function is None:
         return
-    cells: Mapping[str, Any] = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=False))
-    for name, cell in cells.items():
-        try:
-            yield name, cell.cell_contents
-        except ValueError:  # the cell is empty
-            continue
+    yield from zip(function.__code__.co_freevars, map(contents, function.__closure__ or ()), strict=True)
     known = function.__globals__
     yield from ((name, known[name]) for name in function.__code__.co_names if name in known)
 

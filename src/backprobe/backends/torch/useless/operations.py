@@ -1,4 +1,6 @@
-"""Observes the operations that PyTorch dispatches: the line of each graph node, and operands that are not intended."""
+"""Observes the operations that PyTorch dispatches: notes the line that made each node of the graph, and examines shapes
+and numbers of operands that the program may not have intended.
+"""
 
 from __future__ import annotations
 

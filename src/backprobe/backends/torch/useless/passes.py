@@ -1,7 +1,8 @@
 """Finds the place in backward at which a gradient is lost: it is exactly 0 after one operation, or its parts cancel.
 
-Each node between the loss and the leaves is examined. In a large graph this begins with the second iteration, and
-includes only leaves whose gradient was exactly 0 before, or far smaller than the others.
+In a small graph, each node between the loss and the leaves is examined. In a larger one this begins with the second
+iteration, and includes only leaves whose gradient was exactly 0 before, or far smaller than the others. In a graph of
+more than ``MOST`` nodes, no node is examined.
 """
 
 from __future__ import annotations
@@ -99,8 +100,9 @@ class ObservedPass(Ways[Key, Node]):
             self.handles.append(node.register_prehook(self._guarded(partial(_take, arrived, leaf))))
         wanted = {*map(id, self.leaves.values() if leaves is None else leaves)}
         places = {node: (at, node.name()) for at, node in enumerate(self.nodes)}
-        for node in self._leading({node for node, leaf in self.leaves.items() if id(leaf) in wanted}):
-            if node.name() != LEAF:
+        led = graph.leading_to({node for node, leaf in self.leaves.items() if id(leaf) in wanted}, self.nodes)
+        for node in self.nodes:
+            if node in led and node.name() != LEAF:
                 self.seen[node] = SeenByBackward()
                 is_tried = places[node] in self.tried and not graph.is_custom(node)
                 given, gave = partial(self._given, node, is_tried), partial(self._gave, node)
@@ -124,19 +126,6 @@ class ObservedPass(Ways[Key, Node]):
         names.
         """
         return {(at, node.name()) for at, node in enumerate(self.nodes) if node in self.seen and self.seen[node].faint}
-
-    def _leading(self, ends: set[Node]) -> list[Node]:
-        users: dict[Node, list[Node]] = defaultdict(list)
-        for node in self.nodes if ends else ():
-            for follower, _ in node.next_functions:
-                if follower is not None:
-                    users[follower].append(node)
-        pending, found = [*ends], set(ends)
-        while pending:
-            new = [user for user in users[pending.pop()] if user not in found]
-            found.update(new)
-            pending += new
-        return [node for node in self.nodes if node in found]
 
     def _given(self, node: Node, is_tried: bool, gradients: Sequence[Tensor | None]) -> None:
         # Called when the node is about to run. Its saved tensors are read now, because they are freed after the node
@@ -296,10 +285,6 @@ class Passes:
         self.leaves: Leaves[int] = Leaves()  # the key is the id of a leaf
         self.passes: list[ObservedPass] = []  # the passes of this iteration
         self.faint: dict[int, set[tuple[int, str]]] = {}  # by pass: nodes that passed on almost nothing before
-
-    @property
-    def iterations(self) -> int:
-        return self.leaves.iterations
 
     def begins(self, roots: Sequence[Node]) -> None:
         """Observe a backward pass that is about to start from these nodes."""

@@ -37,7 +37,7 @@ FUSED = "grad_scale"
 
 
 class ScaledSteps:
-    """The optimizers of which each step had gradients that carried a scale."""
+    """The steps of optimizers whose gradients carried a scale. An optimizer that also made other steps gets no note."""
 
     def __init__(self) -> None:
         self.listening = ExitStack()
@@ -109,7 +109,7 @@ def _at_end(root: Node, ended: Callable[[], None]) -> None:
 
 
 def _norm(gradient: Tensor | None) -> Tensor | None:
-    # Return None for a gradient that has no numbers to read.
+    # Return the norm of a gradient; None if there is none, or if its numbers cannot be read.
     if gradient is None or not is_plain(gradient):
         return None
     with quiet(), torch.no_grad():

@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from backprobe.backends.torch.capture import version
+from backprobe.backends.torch.optimizer_steps import parameters
 from backprobe.backends.torch.tensors import grad_of, is_plain
 from backprobe.backends.useless.steps import SampledStep, SampledSteps, spread
 from backprobe.backends.user_lines import users_line
@@ -23,7 +24,7 @@ class TorchSteps(SampledSteps):
 
     def __init__(self) -> None:
         super().__init__()
-        self.as_it_was: dict[Optimizer, list[tuple[Tensor, int, Tensor | None]]] = {}  # parameters without gradients
+        self.as_it_was: dict[Optimizer, list[tuple[Tensor, int, Tensor | None]]] = {}  # if no gradient differs from 0
         self.before: dict[Optimizer, list[tuple[Tensor, Tensor, Tensor]]] = {}  # set only while an optimizer steps
 
     def listen(self) -> list[Any]:
@@ -35,17 +36,14 @@ class TorchSteps(SampledSteps):
             return
         sampled = [
             (parameter, _sample(parameter).clone(), _sample(gradient) != 0)
-            for group in optimizer.param_groups
-            for parameter in group["params"]
+            for parameter in parameters(optimizer)
             if (gradient := grad_of(parameter)) is not None and is_plain(parameter) and is_plain(gradient)
         ]
         if sampled:
             self.before[optimizer] = sampled
         if not _is_fed(optimizer):
             self.as_it_was[optimizer] = [
-                (one, version(one), _sample(one).clone() if is_plain(one) else None)
-                for group in optimizer.param_groups
-                for one in group["params"]
+                (one, version(one), _sample(one).clone() if is_plain(one) else None) for one in parameters(optimizer)
             ]
 
     def _end(self, optimizer: Optimizer, *_: Any) -> None:
@@ -65,7 +63,7 @@ class TorchSteps(SampledSteps):
 
 def _is_fed(optimizer: Optimizer) -> bool:
     # Does any parameter have a gradient that is not 0?
-    gradients = (grad_of(one) for group in optimizer.param_groups for one in group["params"])
+    gradients = map(grad_of, parameters(optimizer))
     return any(one is not None and (not is_plain(one) or bool(one.any())) for one in gradients)
 
 
