@@ -3,6 +3,7 @@
 import os
 import re
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -424,6 +425,43 @@ def test_a_script_that_trains_nothing(folder):
     assert err == "nothing was watched: no optimizer of PyTorch has parameters of a model that was called\n"
     assert not (folder / "idle.run").exists()
     assert "BadOption: there is no script 'none.py'" in refused(invoked("watch", "none.py"))
+
+
+COMPILED = """\
+import torch
+from torch import nn
+
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+@torch.compile(backend="eager")
+def step(x, y):
+    loss = nn.functional.mse_loss(model(x), y)
+    loss.backward()
+    return loss
+
+for _ in range(3):
+    optimizer.zero_grad()
+    step(torch.randn(16, 4), torch.randn(16, 1))
+    optimizer.step()
+"""
+
+
+def test_a_model_that_only_compiled_code_calls_is_watched_without_compiling(tmp_path):
+    (tmp_path / "step.py").write_text(COMPILED)
+    command = [sys.executable, "-m", "backprobe", "watch", "step.py"]
+
+    def watched(**environment):
+        run = subprocess.run(command, cwd=tmp_path, env=os.environ | environment, capture_output=True, text=True)
+        assert (run.returncode, run.stdout) == (0, "")
+        return run.stderr
+
+    assert watched() == (
+        "nothing was watched: no optimizer of PyTorch has parameters of a model that was called outside of compiled "
+        "code\n  torch.compile compiled step (step.py:7); models that only this calls are not seen\n"
+        "    next:  TORCH_COMPILE_DISABLE=1 backprobe watch step.py\n"
+    )
+    assert watched(TORCH_COMPILE_DISABLE="1").startswith("watched Sequential for 3 steps")
 
 
 STARVING = """\

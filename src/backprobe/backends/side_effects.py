@@ -89,7 +89,7 @@ def effect_of(event: str, args: tuple[Any, ...]) -> str:
         is_written = bool(set(str(mode or "")) & set("wax+")) or bool(int(flags or 0) & WRITING)
         named = isinstance(path, str | bytes | os.PathLike) and not any(own in os.fsdecode(path) for own in OWN)
         return f"opens {os.fsdecode(path)} for writing" if named and is_written else ""
-    if event.startswith(CHANGING):
+    if event.startswith(CHANGING) and not (event == "os.mkdir" and os.path.isdir(args[0])):  # that one raises
         return "changes files"
     if event.startswith(STARTING):
         return "starts a process"

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from types import TracebackType
+from types import CodeType, TracebackType
 from typing import Any, Protocol
 
 from backprobe.record.gaps import GapCode
@@ -150,6 +150,12 @@ class ScriptListener(Protocol):
     @abstractmethod
     def lost(self, loss: Any) -> None:
         """Called when ``backward()`` is about to run on a scalar that no gradient scaler has scaled."""
+
+    @abstractmethod
+    def compiled(self, functions: Sequence[CodeType]) -> None:
+        """Called at the end, if the script has compiled these functions of its own. Models that only they call are not
+        found.
+        """
 
 
 class Fetching(Protocol):

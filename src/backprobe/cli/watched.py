@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from types import CodeType
 from typing import Any, NoReturn
 
 import backprobe as bp
@@ -17,9 +18,10 @@ from backprobe.cli.refusal import STOPPED
 from backprobe.cli.stopping import UNREAD, is_unread
 from backprobe.cli.viewed import begin, wait
 from backprobe.errors import BadOption
-from backprobe.findings.phrasing import plural
+from backprobe.findings.phrasing import conjoined, plural
 from backprobe.findings.report import Finding
 from backprobe.guard.capture import check_path
+from backprobe.record.brief import place
 from backprobe.rules.gap import Gap
 from backprobe.show.printing import echo
 from backprobe.watch.options import DEFAULT
@@ -69,7 +71,7 @@ def watched(
         if status == 1:
             show_error(error)
     if is_first():
-        _say(script, into)
+        _say(script, into, asked(program, *words))
     if viewer is not None:
         if sys.stdout.isatty() and status != STOPPED:
             wait(viewer)
@@ -96,7 +98,7 @@ def _refuse_used(program: str, words: Sequence[str], folder: Path, append: bool)
         )
 
 
-def _say(script: ScriptWatch, into: Path) -> None:
+def _say(script: ScriptWatch, into: Path, retyped: str) -> None:
     # Print a summary of the watched models to standard error. Their folders are named from where the command was typed.
     runs = []
     for run in script.runs:
@@ -112,8 +114,19 @@ def _say(script: ScriptWatch, into: Path) -> None:
     for said in refused:
         echo(f"not watched: {said}", err=True)
     if not runs and not refused:
-        tell("nothing was watched: no optimizer of PyTorch has parameters of a model that was called")
+        _tell_unwatched(script.compiled_functions, retyped)
     show(None, {"runs": runs, "refused": refused})
+
+
+def _tell_unwatched(compiled: Sequence[CodeType], retyped: str) -> None:
+    found = "nothing was watched: no optimizer of PyTorch has parameters of a model that was called"
+    if not compiled:
+        tell(found)
+        return
+    tell(f"{found} outside of compiled code")
+    places = [f"{code.co_qualname} ({place(code.co_filename, code.co_firstlineno)})" for code in compiled]
+    tell(f"  torch.compile compiled {conjoined(places)}; models that only this calls are not seen")
+    tell(f"    next:  TORCH_COMPILE_DISABLE=1 {retyped}")
 
 
 def _tell_first(findings: Sequence[Finding]) -> None:

@@ -89,13 +89,14 @@ class ScriptBlock(LoopPart):
 
     def enter(self) -> BlockRecording:
         self.tape.useless = self.useless
+        self.installed.enter_context((self.backend.uncompiled or nullcontext)())  # the tape asks for it as it begins
         return super().enter()
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         if isinstance(self.tape, Differentiator):
             self.tape.counts, self.tape.heard = True, self._heard
-        with (self.backend.uncompiled or nullcontext)(), super().watching():
+        with super().watching():
             yield
 
     def _heard(self, targets: Sequence[Any], gradients: Any) -> None:

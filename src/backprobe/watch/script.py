@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 from backprobe.backends.discover import load_backend
@@ -26,6 +27,7 @@ class ScriptWatch(ScriptListener):
         self.folder, self.watch = folder, watch
         self.runs: list[Any] = []
         self.refused: list[BackprobeError] = []
+        self.compiled_functions: Sequence[CodeType] = ()  # of the script's own
         self.open = ExitStack()
 
     def run(self, arguments: Sequence[str], spec: ModuleSpec | None = None) -> None:
@@ -48,3 +50,6 @@ class ScriptWatch(ScriptListener):
     def lost(self, loss: Any) -> None:
         if len(self.runs) == 1:  # with several models, it is unknown to which of them a loss belongs
             self.runs[0].log(loss=loss)
+
+    def compiled(self, functions: Sequence[CodeType]) -> None:
+        self.compiled_functions = functions

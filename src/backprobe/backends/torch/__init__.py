@@ -31,6 +31,7 @@ from backprobe.backends.torch.structure import named
 from backprobe.backends.torch.tape import TorchTape
 from backprobe.backends.torch.transforms import refuse_inside
 from backprobe.backends.torch.trials import TorchTrials
+from backprobe.backends.torch.uncompiled import uncompiled
 from backprobe.backends.torch.useless import TorchUselessGradients
 from backprobe.backends.torch.variations import TorchVariations
 from backprobe.backends.torch.vectorized import TorchVectorized
@@ -93,6 +94,7 @@ class TorchBackend(Backend):
     memory = TorchMemory
     bridged = staticmethod(bridged)
     bridges = TorchBridges
+    uncompiled = staticmethod(uncompiled)
     useless = TorchUselessGradients
     useless_in_call = staticmethod(lambda call: TorchUselessGradients().of_call(call))
     graph_facts = staticmethod(facts)

@@ -46,6 +46,7 @@ from backprobe.backends.torch.scaling import multiple
 from backprobe.backends.torch.tape import NOTHING_PASSED, UPDATED
 from backprobe.backends.torch.trained_names import TrainedNames
 from backprobe.backends.torch.training import Census
+from backprobe.backends.torch.uncompiled import calls_plain_code
 from backprobe.backends.torch.useless import TorchUselessGradients
 from backprobe.backends.torch.writes import BEHIND_AUTOGRAD
 from backprobe.backends.user_lines import users_line
@@ -316,7 +317,7 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd):
             self.hooks += (handle.hooks_dict_ref(), handle.id)
 
     def hides(self, code: CodeType) -> bool:
-        return code in CALLS or _traces(code, code.co_filename)
+        return code in CALLS or (_traces(code, code.co_filename) and not calls_plain_code(code))
 
     def differentiates(self, code: CodeType) -> bool:
         return code in CALLS

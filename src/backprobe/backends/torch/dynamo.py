@@ -4,6 +4,7 @@ If a name is missing, a watch behaves as follows:
 
 - ``OptimizedModule``, ``WRAPPED_FORWARD``: no module is recognised as compiled.
 - ``compiled_codes``: nothing counts as compiled before the watch, so such code goes unnoticed.
+- ``REST``: the rest of a function is not recognised as such.
 - ``skip_code``: Dynamo may compile a hook separately from the model.
 - ``FINDS_EFFECTS``: gradients whose statistics are computed in compiled code are copied.
 - ``start_callbacks``: hooks are never removed between measured steps, because they could not be restored before a
@@ -33,6 +34,7 @@ WRAPPED_FORWARD: CodeType | None = _wrap_inline(lambda: None).__code__ if _wrap_
 _codes = lookup("torch._dynamo.convert_frame.input_codes")
 _entries = lookup("torch._C._dynamo.eval_frame._debug_get_cache_entry_list")
 
+REST: str | None = lookup("torch._dynamo.resume_execution.TORCH_DYNAMO_RESUME_IN_PREFIX")
 FINDS_EFFECTS = lookup("torch._library.utils.is_impure") is not None
 """Do all parts of the compiler respect the effect that an operator declares? Older releases only look at the tensors
 that an operator writes to.
@@ -50,6 +52,11 @@ def compiled_codes() -> Iterator[CodeType]:
 
 def has_compiled(code: CodeType) -> bool:
     return _entries is not None and bool(_entries(code))
+
+
+def is_rest(code: CodeType) -> bool:
+    """Did Dynamo make this function from the rest of another one, behind a line that it could not compile?"""
+    return REST is not None and code.co_name.startswith(REST)
 
 
 def skip_code(code: CodeType) -> None:

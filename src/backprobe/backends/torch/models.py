@@ -32,6 +32,7 @@ from backprobe.backends.torch.pipelines import NONE, schedules
 from backprobe.backends.torch.private import dispatch_modes
 from backprobe.backends.torch.structure import MOST_SHAPES, Shape, Structure, structure
 from backprobe.backends.torch.transforms import is_traced
+from backprobe.backends.torch.uncompiled import is_uncompiled
 from backprobe.errors import Unsupported
 from backprobe.record.reasons import Reason
 from backprobe.source.user_code import innermost
@@ -251,7 +252,7 @@ class _Reporter:
             return  # true for nearly all modules
         if is_dynamo_compiling() or threading.get_ident() != self.thread:
             return
-        if is_compiled:
+        if is_compiled and not is_uncompiled():
             self._stand_aside(module)
         if is_writing:
             self.observer.writing(args)
@@ -473,12 +474,18 @@ def _kind_of_module(part: Module) -> Refusal | None:
 
 
 def is_compiled_module(part: Module) -> bool:
-    """Was the module compiled in place, or is it the result of ``torch.compile`` for another module?"""
+    """Does the module run compiled code: was it compiled in place, or did ``torch.compile`` return it?"""
+    if is_uncompiled():
+        return False
     return part._compiled_call_impl is not None or type(part).__name__ == "OptimizedModule"
 
 
 def is_compiled(function: Any) -> bool:
-    """Was the function made by ``torch.compile``? Its attributes are read without running the user's code."""
+    """Does the function run compiled code: did ``torch.compile`` return it? Its attributes are read without running the
+    user's code.
+    """
+    if is_uncompiled():
+        return False
     while isinstance(function, MethodType | Patched):
         function = function.__func__ if isinstance(function, MethodType) else function.original
     if isinstance(function, FunctionType):  # true for nearly all functions, and ten times as fast as the general test

@@ -34,6 +34,7 @@ from backprobe.backends.torch.none_reads import NoneReads
 from backprobe.backends.torch.optimizer_steps import parameters
 from backprobe.backends.torch.tensors import grad_of, is_zero
 from backprobe.backends.torch.trained_names import TrainedNames
+from backprobe.backends.torch.uncompiled import is_uncompiled
 from backprobe.backends.torch.unregistered import not_held, twins, unregistered
 from backprobe.backends.torch.unstepped import unstepped
 from backprobe.backends.user_lines import users_line
@@ -93,6 +94,7 @@ class Census:
         self.passing = passing  # the calls of ``backward()`` so far
         self.reads = reads  # what the program did to gradients in between
         self.runs = ModuleRuns()
+        self.is_uncompiled = False
         self.stepped: dict[Optimizer, Source | None] = {}  # by optimizer: the line of its first step
         # by id: the parameters without a gradient before or after a step, and the number of ``backward()`` calls so far
         self.empty: dict[int, tuple[Tensor, int]] = {}
@@ -103,6 +105,7 @@ class Census:
 
     def listen(self) -> list[Any]:
         """Observe every step from now on. The returned handles remove the hooks."""
+        self.is_uncompiled = is_uncompiled()  # the answers are given later, when this may have ended
         return [register_optimizer_step_pre_hook(self._look), register_optimizer_step_post_hook(self._look)]
 
     def _look(self, optimizer: Optimizer, *_: Any) -> None:
@@ -320,7 +323,7 @@ class Census:
         # parameter's module, or one that contains it.
         chain = [owner, *names.around(owner)]  # from inside to outside
         at = next((at for at, one in enumerate(chain) if id(one) in self.runs.modules), None)
-        if compiled or not self.runs.modules or any(_is_opaque(one) for one in chain):
+        if compiled or not self.runs.modules or any(self._is_opaque(one) for one in chain):
             return ModuleRan.UNKNOWN, owner
         idle = [one for one in chain[:at] if forward_code(one) is not IDLE]  # a ModuleList has no forward
         if idle and (at is None or package(forward_code(chain[at]).co_filename) is None):
@@ -330,6 +333,11 @@ class Census:
         called = self.runs.called_with(chain[at], chain[at + 1 :])
         is_partly = reached.any_of(called.parameters())  # such as MultiheadAttention, which does not call all its parts
         return ModuleRan.PARTLY if is_partly else ModuleRan.CALLED, chain[at]
+
+    def _is_opaque(self, module: Module) -> bool:
+        # Can the module run without entering its forward in this thread?
+        is_compiled = is_compiled_module(module) and not self.is_uncompiled
+        return is_compiled or isinstance(module, torch.jit.ScriptModule | torch.nn.DataParallel)
 
     def _calls(self, module: Module) -> Iterator[ModuleCall]:
         for at, mode, switched in self.runs.of(module):
@@ -355,11 +363,6 @@ def _silent(parameter: Tensor, givers: Givers) -> tuple[ModuleCall, ...]:
     edge = gradient_edge(parameter)
     functions = () if edge is None else givers.by_hand(edge.node)
     return tuple([ModuleCall(one.line, f"{one.name}()") for one in functions if one.line is not None])
-
-
-def _is_opaque(module: Module) -> bool:
-    # Can the module run without entering its forward in this thread?
-    return isinstance(module, torch.jit.ScriptModule | torch.nn.DataParallel) or is_compiled_module(module)
 
 
 def _carriers(

@@ -33,7 +33,7 @@ from torch.optim import Optimizer
 
 from backprobe.backends.patching import listening
 from backprobe.backends.torch.compiled_statistics import without_warning_of_hooks
-from backprobe.backends.torch.dynamo import OptimizedModule
+from backprobe.backends.torch.dynamo import OptimizedModule, compiled_codes, is_rest
 from backprobe.backends.torch.optimizer_steps import parameters
 from backprobe.backends.torch.own_calls import all_owners, around_calls_of
 from backprobe.backends.torch.private import is_wrapped
@@ -42,6 +42,7 @@ from backprobe.backends.torch.tape import quiet
 from backprobe.backends.torch.watched_selection import unwrapped
 from backprobe.backends.watches import ScriptListener
 from backprobe.source.frames import name_in
+from backprobe.source.user_code import package
 
 T = TypeVar("T")
 
@@ -78,7 +79,7 @@ class WatchedScript:
             installed.enter_context(listening(GradScaler, "__init__", self._scaler_made))
             installed.enter_context(backward_read(self._backward))
             installed.enter_context(listening(Module, "compile", self._compiled))
-            installed.callback(setattr, self, "is_open", False)
+            installed.callback(self._leave)
             for handle in (
                 register_module_forward_pre_hook(self._before),
                 register_module_forward_hook(self._after, always_call=True),
@@ -86,6 +87,11 @@ class WatchedScript:
             ):
                 installed.callback(handle.remove)
             yield
+
+    def _leave(self) -> None:
+        self.is_open = False
+        own = [code for code in compiled_codes() if package(code.co_filename) is None and not is_rest(code)]
+        self.listener.compiled(sorted(own, key=lambda code: (code.co_filename, code.co_firstlineno)))
 
     def _optimizer_made(self, following: Callable[..., Any], instance: Optimizer, *args: Any, **kwargs: Any) -> Any:
         # The classes of the script's models exist by now. A class with its own ``__call__`` may not run the hooks, so
