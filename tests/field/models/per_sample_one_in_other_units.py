@@ -1,7 +1,7 @@
 # from: https://theneuralbase.com/sft/learn/beginner/loss-spike-during-training/
 # ask: python
 # says: dominant \[5\]
-# says: sample 5
+# says: one sample has 8\d % of all gradient norm: 5
 # One sample of the batch is in other units.
 import torch
 from torch import nn
