@@ -15,6 +15,7 @@ from backprobe.cli.program import asked
 from backprobe.cli.program_error import show as show_error
 from backprobe.cli.refusal import STOPPED
 from backprobe.cli.stopping import UNREAD, is_unread
+from backprobe.cli.unseen import asks_for_help
 from backprobe.cli.viewed import begin, wait
 from backprobe.errors import BadOption
 from backprobe.findings.phrasing import plural
@@ -69,7 +70,7 @@ def watched(
         if status == 1:
             show_error(error)
     if is_first():
-        _say(script, into)
+        _say(script, into, words)
     if viewer is not None:
         if sys.stdout.isatty() and status != STOPPED:
             wait(viewer)
@@ -96,7 +97,7 @@ def _refuse_used(program: str, words: Sequence[str], folder: Path, append: bool)
         )
 
 
-def _say(script: ScriptWatch, into: Path) -> None:
+def _say(script: ScriptWatch, into: Path, words: Sequence[str]) -> None:
     # Print a summary of the watched models to standard error. Their folders are named from where the command was typed.
     runs = []
     for run in script.runs:
@@ -111,7 +112,7 @@ def _say(script: ScriptWatch, into: Path) -> None:
     refused = [str(error) for error in script.refused]
     for said in refused:
         echo(f"not watched: {said}", err=True)
-    if not runs and not refused:
+    if not runs and not refused and not asks_for_help(words):
         tell("nothing was watched: no optimizer of PyTorch has parameters of a model that was called")
     show(None, {"runs": runs, "refused": refused})
 
