@@ -1,9 +1,9 @@
 # from: https://ai.stackexchange.com/questions/39853/how-does-gradient-descent-work-with-relu-if-weights-are-negative
 # ask: watch
 # exit: 0
-# says: step \d+: .*'(fc2|fc1)\.
-# says: exactly zero
-# A step far too large leaves a layer of ReLUs, written as functions, without a positive number.
+# says: step 4: the gradient of 'fc3\.weight' is exactly zero next: what goes into 'fc3'
+# never: behind it in the forward
+# Biases of -10 leave no positive number behind the ReLUs, which are functions: two layers learn nothing.
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -20,11 +20,11 @@ class Net(nn.Module):
 
 torch.manual_seed(0)
 model = Net()
-optimizer = torch.optim.SGD(model.parameters(), lr=2.0)
+nn.init.constant_(model.fc2.bias, -10.0)
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
 for step in range(40):
     x = torch.randn(32, 10)
-    loss = F.mse_loss(model(x).squeeze(1), 10 * x.abs().sum(1))
+    loss = F.mse_loss(model(x).squeeze(1), x.abs().sum(1))
     optimizer.zero_grad()
     loss.backward()
-    nn.utils.clip_grad_norm_(model.parameters(), 10.0)
     optimizer.step()
