@@ -50,7 +50,7 @@ class Divergences:
     def _given_to(self, at: int) -> Iterator[str]:
         # Yield a fact that names other arguments and parameters whose gradients also differ.
         names = [
-            repr(self.rows[one].a.name) for one in self.blame.gradients if self.comparison.is_leaf(one) and one != at
+            repr(self.rows[one].names[0]) for one in self.blame.gradients if self.comparison.is_leaf(one) and one != at
         ]
         if names:
             yield (
@@ -69,12 +69,12 @@ class Divergences:
         seen += [f"floor: {floor}"] * bool(floor and judged.kind == VALUE) + [matched] * bool(matched)
         return Divergence(
             kind,
-            row.a.name,
+            row.names[0],
             text.headline(row, judged, of),
             source,
             tuple(filter(None, seen)),
             remedy=self._remedy(judged, direction),
-            other=row.b.name,
+            other=row.names[1],
             direction=direction,
             error=error,
             excess=judged.excess,
@@ -111,7 +111,7 @@ class Divergences:
     def _other_leaves(self, at: int) -> Iterator[str]:
         others = [one for one in self.blame.values if self.comparison.is_leaf(one) and one != at]
         if others:
-            names = [repr(self.rows[one].a.name) for one in others]
+            names = [repr(self.rows[one].names[0]) for one in others]
             yield (
                 f"{plural(len(others), 'more argument or parameter')} differ{'s' * (len(others) == 1)}: "
                 f"{listed(names, text.MOST)}"
@@ -120,7 +120,10 @@ class Divergences:
     def _without_partner(self, at: int) -> Iterator[str]:
         # Yield facts about inputs that exist in only one of the recordings.
         one, pair = self.comparison, self.comparison.pairs[at]
-        for side, own, matched, which in ((one.a, pair.a, one.of_a, "first"), (one.b, pair.b, one.of_b, "second")):
+        for side, own, matched, which in (
+            (one.a, pair.a, one.values_a, "first"),
+            (one.b, pair.b, one.values_b, "second"),
+        ):
             alone = [source for source in sorted(side.graph.sources(own)) if source not in matched]
             if alone:
                 yield text.extra([side.entries[source].name for source in alone], which)

@@ -46,8 +46,8 @@ def times(excess: float) -> str:
 
 def named(row: Row) -> str:
     """The name of a pair; both names if they differ."""
-    other = "" if row.a.name == row.b.name else f" ({row.b.name!r} in the second)"
-    return repr(row.a.name) + other
+    own, other = row.names
+    return repr(own) + ("" if own == other else f" ({other!r} in the second)")
 
 
 def headline(row: Row, judged: JudgedNumbers, of: str) -> str:
@@ -76,7 +76,7 @@ def _shape(entry: Entry) -> str:
 def evidence(inputs: Sequence[Row], of: str) -> str:
     """The fact that an entry's inputs agree."""
     judged = [(row, row.gradient if of == "gradient" else row.value) for row in inputs]
-    shown = [f"{row.a.name!r} ({_error(one)})" for row, one in judged]
+    shown = [f"{row.names[0]!r} ({_error(one)})" for row, one in judged]
     what = "the gradients that it is computed from agree" if of == "gradient" else "what it is computed from agrees"
     return f"{what}: {listed(list(dict.fromkeys(shown)), MOST)}" if shown else ""
 
@@ -239,7 +239,7 @@ def _rounded(count: int) -> str:
 
 def rounded(rows: Sequence[Row]) -> str:
     """The note on values that differ only by rounding, although their inputs are equal."""
-    each = [f"{row.a.name!r} ({number(row.value.measure.relative)})" for row in rows if row.value.measure is not None]
+    each = [f"{row.names[0]!r} ({number(row.value.measure.relative)})" for row in rows if row.value.measure is not None]
     differ = "differs" if len(rows) == 1 else "differ"
     return f"{differ} by no more than rounding, though what goes in is equal bit for bit: {listed(each, MOST)}"
 

@@ -1,7 +1,7 @@
 # from: https://github.com/google/flax/issues/963
 # ask: python
 # says: ^values differ first at 'drop'
-# says: what it is computed from agrees: 'hidden' \(equal\)
+# says: what it is computed from agrees: .*'hidden' \(equal\)
 # The port is still in training mode, so its dropout drops.
 import torch
 from torch import nn

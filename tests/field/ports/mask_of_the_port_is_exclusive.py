@@ -11,8 +11,8 @@ import jax.numpy as jnp
 def attention(x, wq, wk, wv, wo):
     q, k, v = ((x @ w).reshape(*x.shape[:2], 2, 4).swapaxes(1, 2) for w in (wq, wk, wv))
     scores = q @ k.mT / 2
-    mask = jnp.tril(jnp.ones((x.shape[1], x.shape[1]), bool), 1)
-    weights = jax.nn.softmax(jnp.where(mask, scores, -1e9))  # <- here
+    mask = jnp.tril(jnp.ones((x.shape[1], x.shape[1]), bool), 1)  # <- here
+    weights = jax.nn.softmax(jnp.where(mask, scores, -1e9))
     mixed = (weights @ v).swapaxes(1, 2).reshape(x.shape)
     out = mixed @ wo
     return out
