@@ -22,6 +22,8 @@ from backprobe.record.entries import Entry
 MOST = 4  # the largest number of names in a fact
 CHECK = "bp.check(f)(...) compares the derivatives of this line with finite differences"
 
+NOISE = "noise=bp.noise_floor(f)(...) says whether rounding explains the error of the value, or another function"
+
 
 def number(value: float) -> str:
     """Return a number as text with few digits.
@@ -256,6 +258,13 @@ def uses(rows: Sequence[Row]) -> str:
     if not rows:
         return "nothing that is recorded lies between it and what was differentiated"
     return f"it flows back from {listed([findings.named(row.b) for row in rows], MOST)}"
+
+
+def grown(row: Row, before: float) -> str:
+    """The fact that a value differs far more than what it is computed from, though within its floor."""
+    own = row.value.measure
+    error = number(own.relative if own is not None else 0.0)
+    return f"the value of {named(row)} differs, too, by {error}, and what it is computed from by {number(before)}"
 
 
 def cut(rows: Sequence[Row]) -> str:

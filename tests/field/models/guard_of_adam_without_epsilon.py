@@ -1,7 +1,7 @@
 # from: https://github.com/NVIDIA-NeMo/Emerging-Optimizers/pull/189
 # ask: python
-# says: head\.weight|tokens\.weight
-# says: (step|optimizer|update)
+# says: NaN comes in with 'tokens\.weight'
+# says: next: what wrote to 'tokens\.weight' before this call, such as optimizer\.step\(\)
 # never: no error
 # A row of an embedding that is never used has the gradient 0, and Adam without an epsilon divides 0 by 0.
 import torch
@@ -30,7 +30,7 @@ try:
             loss = model(ids)
             optimizer.zero_grad()
             loss.backward()
-            optimizer.step()  # <- here
+            optimizer.step()
     print("no error")
 except bp.NotFinite as error:
     print(error)
