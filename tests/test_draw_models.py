@@ -279,10 +279,8 @@ def test_the_turns_of_a_long_loop_are_drawn_as_one_and_it_says_how_to_open_them(
     assert {"u#0 … u#13", "v#0 … v#13", "x#1 … x#14", "total#1 … total#14"} < set(shown.nodes)
     assert (width <= PAGE[0], height <= PAGE[1]) == (True, True), (width, height)
     said = " ".join(shown.text)
-    assert (
-        "not fit a page: drawn with the turns of a loop and the items of a list as one for each of them: bp.draw(rec, depth=1)"
-        in said
-    )
+    chosen = "the turns of a loop and the items of a list as one"
+    assert f"not fit a page: drawn with {chosen} for each of them: bp.draw(rec, depth=1)" in said
 
 
 def test_a_short_loop_is_drawn_turn_by_turn():
