@@ -2,6 +2,7 @@
 # ask: watch
 # exit: 0
 # says: step \d+: .*(do not change|does not change|unchanged|stay|updates)
+# says: next: the learning rate, also that of a schedule
 # never: gradient .* is exactly zero
 # never: is dead
 # never: too high
