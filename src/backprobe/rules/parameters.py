@@ -27,7 +27,7 @@ class ParametersRule:
         self.waits: dict[int, int] = {}
         self.without: dict[int, Sighting] = {}
         self.zero = Firsts()
-        self.biased: set[str] = set()  # the parameters with a zero gradient in modules whose bias has one that is not
+        self.biased: set[str] = set()  # those with a zero gradient while the bias of their module has another
 
     def look(self, window: Window) -> None:
         if self.frozen is None and window.begins is not None:
@@ -85,9 +85,11 @@ class ParametersRule:
         is_zero &= ~_is_cancelled(used, table.names)
         is_zero &= window.wide((used.column("squares") > 0).any(axis=0))
         self.zero.look(used, rows, lasting(is_zero, SOON))
-        has_some = (used.column("squares") > 0).any(axis=1)
-        biases = {module_of(name) for name, some in zip(used.names, has_some, strict=True) if some and is_bias(name)}
-        self.biased |= {name for name in table.names if module_of(name) in biases}
+        has_some = window.wide(used.column("squares") > 0)
+        biases = {module_of(name): has_some[at] for at, name in enumerate(used.names) if is_bias(name)}
+        for name, zero in zip(table.names, is_zero, strict=True):
+            if bool((zero & biases.get(module_of(name), False)).any()):
+                self.biased.add(name)
 
     def alerts(self) -> Iterator[Alert]:
         headline = "no optimizer trains '{name}': {number} parameters are left out"

@@ -2,7 +2,7 @@
 # ask: diff _rotary_by_halves.py:scores PROGRAM:scores q='randn(2,6,8)' k='randn(2,6,8)' --cotangent 'randn(2,6,6)'
 # exit: 1
 # says: ^values differ first at 'turned'
-# says: '/rotate_half#0:x1' differs \(diff_rotary_pairs\.py:15\)
+# says: '/rotate_half#0:x1' differs
 # The port pairs neighbours where the reference pairs the halves of a head.
 import torch
 
