@@ -87,8 +87,8 @@ class ParametersRule:
         self.zero.look(used, rows, lasting(is_zero, SOON))
         has_some = window.wide(used.column("squares") > 0)
         biases = {module_of(name): has_some[at] for at, name in enumerate(used.names) if is_bias(name)}
-        for name, zero in zip(table.names, is_zero, strict=True):
-            if bool((zero & biases.get(module_of(name), False)).any()):
+        for at, name in enumerate(table.names):
+            if bool((is_zero[at] & biases.get(module_of(name), False)).any()):
                 self.biased.add(name)
 
     def alerts(self) -> Iterator[Alert]:
