@@ -297,6 +297,46 @@ def test_frozen_parameters_are_meant_and_those_without_an_optimizer_are_not(tmp_
         assert run.alerts.findings[0].facts[-1] == "also: '1.bias'"
 
 
+@pytest.mark.parametrize("is_told", [False, True])
+def test_what_is_unfrozen_later_needs_an_optimizer(tmp_path, is_told):
+    """Its gradients add up, since ``optimizer.zero_grad()`` does not know it: that is no second fault."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Tanh(), torch.nn.Linear(3, 1))
+    model[0].requires_grad_(False)
+    optimizer = torch.optim.SGD(model[2].parameters(), lr=0.1)
+    with bp.watch(model, tmp_path, optimizer=optimizer):
+        for step, x in enumerate(torch.randn(20, 5, 3)):
+            if step == 8:
+                model[0].requires_grad_(True)
+                optimizer.add_param_group({"params": list(model[0].parameters())}) if is_told else None
+            optimizer.zero_grad()
+            model(x).square().mean().backward()
+            optimizer.step()
+    with bp.open_run(tmp_path) as run:
+        assert kinds(run) == ([] if is_told else [("left_out", 12, "0.weight")])
+        assert is_told or run.alerts.findings[0].headline.endswith(
+            "no optimizer trains it: 2 parameters that were frozen"
+        )
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_a_zero_gradient_beside_that_of_the_bias_leads_to_the_input(tmp_path, is_cut):
+    """Zeros go into the last layer; or nothing comes back to it, from a certain step on."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
+    torch.nn.init.constant_(model[0].bias, 0.0 if is_cut else -50.0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    with bp.watch(model, tmp_path, optimizer=optimizer):
+        for step, x in enumerate(torch.randn(16, 8, 3)):
+            optimizer.zero_grad()
+            (model(x) * (0.0 if is_cut and step > 6 else 1.0) + 1).square().mean().backward()
+            optimizer.step()
+    with bp.open_run(tmp_path) as run:
+        zero = [one for one in run.alerts if one.kind == "zero_gradient"]
+    assert all("its bias has a gradient" not in one.remedy for one in zero) if is_cut else zero[0].name == "2.weight"
+    assert is_cut or zero[0].remedy.startswith("what goes into '2': its bias has a gradient")
+
+
 # gradients that nobody clears
 
 

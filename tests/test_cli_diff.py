@@ -126,6 +126,17 @@ def test_bad_input(folder, words, said):
     assert said in refused(invoked("diff", *words))
 
 
+def test_of_a_tensor_a_random_cotangent_is_proposed(tmp_path, monkeypatch):
+    """The gradient of a softmax for ones is zero, and a cut of it would not be seen."""
+    weights = "def {}(x):\n    scores = x * 2\n    weights = (scores{}).softmax(-1)\n    return weights\n"
+    text = "import torch\n" + weights.format("f", "") + weights.format("cut", ".detach() + 0 * x")
+    with in_folder(tmp_path, monkeypatch, {"soft.py": text}):
+        words = ["diff", "soft.py:f", "soft.py:cut", "x=randn(2,3)"]
+        said = refused(invoked(*words))
+        assert said.endswith("  next:  --cotangent 'randn(2, 3)'\n")
+        assert "gradients differ first at" in printed(invoked(*words, "--cotangent", "randn(2, 3)"), 1)
+
+
 # the assertion
 
 

@@ -60,6 +60,26 @@ def test_a_script_that_exits_is_over(script, end, tmp_path):
     assert "interrupted" not in invoked("explain", "two.py")[1]
 
 
+HELPING = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--rate", type=float, default=0.1)
+parser.parse_args()
+"""
+
+
+@pytest.mark.parametrize("verb", ["explain", "probe", "health"])
+def test_a_script_that_prints_its_help_ends_as_by_itself(script, verb):
+    script(HELPING + TWO)
+    code, out, err = invoked(verb, "two.py", "--help")
+    assert code == 0 and "--rate" in out and "BadOption" not in err
+
+
+def test_a_script_that_exits_before_any_gradient_is_still_refused(script):
+    script("import sys\nimport torch\nsys.exit()\n" + TWO)
+    assert "no gradient of PyTorch, TensorFlow or JAX was seen" in refused(invoked("explain", "two.py"))
+
+
 def test_a_script_that_fails_keeps_its_status(script):
     script(TWO + "import sys\nsys.exit(7)\n")
     code, out, err = invoked("probe", "two.py")

@@ -109,6 +109,70 @@ def test_one_value_with_two_names_is_compared_with_both():
         assert report.first.name in ("u", "v") and "v" in {report.first.name, report.first.other}
 
 
+def test_a_pair_has_the_name_that_both_know():
+    """A dropout that drops nothing returns what it was given: one tensor with two names, one of which the other has."""
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.hidden, self.drop, self.out = nn.Linear(6, 32), nn.Dropout(0.25), nn.Linear(32, 2)
+
+        def forward(self, x):
+            return self.out(self.drop(self.hidden(x)))
+
+    torch.manual_seed(0)
+    reference, port, x = Model().eval(), Model(), torch.randn(8, 6)
+    port.load_state_dict(reference.state_dict())
+    for first, second in ((reference, port), (port, reference)):
+        report = bp.diff(*(bp.probe(model, of=torch.sum)(x) for model in (first, second)))
+        assert (report.first.name, report.first.other) == ("drop", "drop") and not report.amplifiers
+        assert not any("no partner" in fact for one in report.findings for fact in one.facts)
+
+
+def heads_first(x, w):
+    q, k = ((x @ w).unflatten(-1, (2, 4)).transpose(1, 2) for _ in range(2))
+    scores = q @ k.mT
+    return scores.softmax(-1).square().sum()
+
+
+def heads_behind(x, w):
+    q, k = ((x @ w).unflatten(-1, (2, 4)) for _ in range(2))
+    scores = torch.einsum("bqhd,bkhd->bhqk", q, k)
+    return scores.softmax(-1).square().sum()
+
+
+def heads_behind_by_mistake(x, w):
+    q, k = ((x @ w).unflatten(-1, (2, 4)) for _ in range(2))
+    scores = torch.einsum("bqhd,bkhd->bhqk", q, k.flip(-1))
+    return scores.softmax(-1).square().sum()
+
+
+@pytest.mark.parametrize("length", [5, 2])
+def test_another_order_of_axes_is_no_difference_if_all_that_is_computed_from_it_agrees(length):
+    """With two positions and two heads the shapes are the same, and the numbers lie otherwise."""
+    torch.manual_seed(0)
+    x, w = torch.randn(3, length, 8), torch.randn(8, 8)
+    report = bp.diff(bp.probe(heads_first)(x, w), bp.probe(heads_behind)(x, w))
+    assert report.ok and any("order of axes" in note and "'q', 'k'" in note for note in report.notes)
+    wrong = bp.diff(bp.probe(heads_first)(x, w), bp.probe(heads_behind_by_mistake)(x, w))
+    assert wrong.first.name == "q" and "scores" in [row.a.name for row in wrong.rows if row.value.kind]
+
+
+def test_truth_values_are_equal_or_not():
+    def first(x):
+        mask = torch.ones(5, 5).tril().bool()
+        return (x * mask).sum()
+
+    def second(x):
+        mask = torch.ones(5, 5).tril(1).bool()
+        return (x * mask).sum()
+
+    x = torch.randn(5, 5)
+    found = bp.diff(bp.probe(first)(x), bp.probe(second)(x)).first
+    assert found.headline == "'mask' differs: 4 of 25 elements"
+    assert "floor: none: whole numbers are equal or not" in found.facts
+
+
 def test_layouts_turn_weights():
     torch.manual_seed(0)
 

@@ -279,13 +279,40 @@ def test_the_turns_of_a_long_loop_are_drawn_as_one_and_it_says_how_to_open_them(
     assert {"u#0 … u#13", "v#0 … v#13", "x#1 … x#14", "total#1 … total#14"} < set(shown.nodes)
     assert (width <= PAGE[0], height <= PAGE[1]) == (True, True), (width, height)
     said = " ".join(shown.text)
-    assert "not fit a page: drawn with the turns of a loop as one for each of them: bp.draw(rec, depth=1)" in said
+    chosen = "the turns of a loop and the items of a list as one"
+    assert f"not fit a page: drawn with {chosen} for each of them: bp.draw(rec, depth=1)" in said
 
 
 def test_a_short_loop_is_drawn_turn_by_turn():
     shown, (width, height) = turning(4)
     assert {"u#0", "u#3", "total#4"} < set(shown.nodes)
     assert (width <= PAGE[0], height <= PAGE[1]) == (True, True), (width, height)
+
+
+@pytest.mark.parametrize("given", ["made", "argument"])
+def test_the_items_of_a_long_list_are_drawn_as_one(given):
+    def made(w):
+        parts = [w * k for k in range(70)]
+        total = sum(parts).sum()
+        return total
+
+    def argument(parts):
+        total = sum(parts).sum()
+        return total
+
+    each = [torch.full((3,), float(k)) for k in range(70)]
+    drawing = bp.draw(bp.probe(made)(each[1]) if given == "made" else bp.probe(argument)(each))
+    data = drawing.png()
+    assert int.from_bytes(data[16:20]) <= PAGE[0]
+    assert {"parts.0 … parts.69", "total"} < {*Drawn(drawing.svg).nodes, "w"}
+
+
+def test_the_items_of_a_short_list_are_drawn_one_by_one():
+    def made(w):
+        parts = [w * k for k in range(4)]
+        return sum(parts).sum()
+
+    assert {"parts.0", "parts.1", "parts.2", "parts.3"} < set(Drawn(bp.draw(bp.probe(made)(torch.ones(3))).svg).nodes)
 
 
 class Cells(torch.nn.Module):

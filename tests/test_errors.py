@@ -393,7 +393,7 @@ def test_what_is_entered_and_not_called(tmp_path):
     model = torch.nn.Linear(2, 2)
     assert message(bp.BadOption, lambda: bp.guard(model)(torch.ones(2))).splitlines() == [
         "a guard is not called: it guards what runs within `with`",
-        "  asked: bp.guard(Linear)(...)",
+        "  asked: bp.guard(model)(...)",
         "  next:  with bp.guard(model): model(x)",
     ]
     error = message(bp.BadOption, lambda: bp.guard(toy)(3.0, 2.0))

@@ -285,6 +285,22 @@ def test_allowed_outputs_are_not_looked_at():
         net(healthy())
 
 
+def test_a_parameter_that_holds_nan_leads_to_what_wrote_it():
+    layer, x = nn.Linear(3, 1), torch.ones(2, 3)
+    with pytest.raises(bp.NotFinite) as caught, bp.guard(layer):
+        layer(x).sum().backward()
+        with torch.no_grad():
+            layer.weight[0, 1] = torch.nan
+        layer(x)
+    first = caught.value.report.findings[0]
+    assert first.kind == "came_in" and first.name == "weight"
+    assert first.remedy.startswith("what wrote to 'weight' before this call, such as optimizer.step()")
+    layer = nn.Linear(3, 1)
+    with pytest.raises(bp.NotFinite) as caught, bp.guard(layer):
+        layer(x * torch.nan)
+    assert "optimizer" not in str(caught.value)
+
+
 def test_allowed_parameters_and_places_do_not_raise():
     net, x = Ratio(), torch.tensor([[7.0, 1.0, 1.0]])
     with bp.guard(net, allow=["inner.weight", "inner.bias"]):

@@ -66,6 +66,30 @@ def test_a_healthy_training_is_silent(program):
     assert report.steps >= 3 and report.nbytes > 0
 
 
+def test_a_running_sum_is_found_beside_the_loss_of_the_step_before():
+    """The loss before is of one earlier step, which is no growth, and used to hide what leads back to all of them."""
+    model, total, loss = nn.Linear(3, 1), torch.zeros(()), None
+    with bp.memory(model) as report:
+        for x in torch.randn(5, 4, 3):
+            before = loss
+            loss = model(x).square().mean()
+            total = total + loss
+            if before is None or loss < before:
+                loss.backward()
+            report.step()
+    assert [(one.path, one.graphs) for one in report.held] == [("total", 4)]
+
+
+def test_the_loss_of_the_step_before_alone_is_no_growth():
+    model, loss = nn.Linear(3, 1), None
+    with bp.memory(model) as report:
+        for x in torch.randn(5, 4, 3):
+            before, loss = loss, model(x).square().mean()
+            loss.backward()
+            report.step()
+    assert before is not None and report.ok
+
+
 def test_what_to_write_in_the_place_of_the_line():
     (held,) = reported(a_local_list).held
     assert held.next.startswith("losses.append(loss.detach())")

@@ -280,6 +280,17 @@ def test_partials_are_refused_with_another_strategy():
     )
 
 
+def test_partials_that_were_not_asked_for_are_a_missing_attribute():
+    entry = probed(toy, 3.0, 2.0, 1.0, partials=False)["u"]
+    assert not hasattr(entry, "partials") and getattr(entry, "contributions", None) is None
+    assert message(bp.BadOption, lambda: entry.partials) == (
+        "no partials were recorded\n"
+        "  asked: rec['u'].partials\n"
+        "  found: a recording without partials\n"
+        "  next:  bp.probe(f, partials=True)"
+    )
+
+
 # on disk
 
 

@@ -22,6 +22,7 @@
     ├── RemovedName (ImportError)                a name of an older version
     │ options and files
     ├── BadOption (ValueError)                   a value that an option does not take
+    │   └── NotRecorded (AttributeError)         an attribute that an option would have recorded
     ├── NotInstalled (ImportError)               a package that an optional part needs
     ├── StrategyRefused (RuntimeError)           a strategy that would be silently wrong
     ├── BadRecording (ValueError)                not a recording, or a damaged one
@@ -172,6 +173,12 @@ class RemovedName(BackprobeError, ImportError):
 
 class BadOption(BackprobeError, ValueError):
     """An option has a value that it does not accept."""
+
+
+class NotRecorded(BadOption, AttributeError):
+    """An attribute is missing because an option did not ask for it. So ``hasattr`` is False, and ``getattr`` gives its
+    default.
+    """
 
 
 class NotInstalled(BackprobeError, ImportError):

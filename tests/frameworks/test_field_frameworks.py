@@ -1,11 +1,14 @@
-"""Whole programs of TensorFlow, Keras and JAX as other people write them: what is said of each is right."""
+"""Whole programs of TensorFlow, Keras and JAX as other people write them: what is said of each is right.
+
+``ports`` holds programs of PyTorch and what they were ported to.
+"""
 
 import pytest
 
 from field.asking import faults, programs
 from sampled import without
 
-PATHS = {path.stem: path for path in [*programs("tensorflow"), *programs("jax")]}
+PATHS = {path.stem: path for path in [*programs("tensorflow"), *programs("jax"), *programs("ports")]}
 HEAVY = (
     "right_frozen_part",
     "sparse_arrays",

@@ -14,7 +14,7 @@ from backprobe.executors import EXECUTOR
 from backprobe.probe import probe
 from backprobe.probe.axes import AXIS, axes_of
 from backprobe.probe.named_values import OfNamedValues
-from backprobe.probe.request import name_of, spelled_as
+from backprobe.probe.request import asked_as, spelled_as
 from backprobe.record.brief import kind, written
 from backprobe.record.options import Option
 from backprobe.record.patterns import texts_of
@@ -111,7 +111,7 @@ class AskedAttribution(OfNamedValues[[], Attribution]):
     @property
     def call(self) -> str:
         """The call of ``attribute`` as text, for error messages."""
-        return f"bp.attribute({name_of(self.target)}, clean, corrupt, {written(self.select)})"
+        return f"bp.attribute({asked_as(self.target)}, clean, corrupt, {written(self.select)})"
 
 
 def _arguments(given: Any) -> Arguments:

@@ -13,7 +13,7 @@ from backprobe.backends.pure_calls import attribute_of, items_of, with_element
 from backprobe.backends.recheck import Recheck, RecordedCall
 from backprobe.check.results import CheckResults
 from backprobe.errors import NothingToDifferentiate
-from backprobe.probe.request import name_of
+from backprobe.probe.request import asked_as, name_of
 from backprobe.record.names import quote
 from backprobe.record.quoted_errors import first_line
 from backprobe.record.reasons import Reason
@@ -162,7 +162,7 @@ class CheckedProgram(FollowedCalls[CallListener | None]):
             result.close()
             raise NothingToDifferentiate(
                 f"{name_of(target)} returns a {type(result).__name__}, which has computed nothing yet",
-                asked=f"bp.check({name_of(target)})",
+                asked=f"bp.check({asked_as(target)})",
                 next="check a function that runs it to its end",
             )
         return result

@@ -14,6 +14,7 @@ from backprobe.cli.program_error import RAISED, REFUSED
 from backprobe.cli.program_error import show as show_error
 from backprobe.cli.refusal import INTERRUPTED, STOPPED
 from backprobe.cli.stopping import UNREAD, is_unread
+from backprobe.cli.unseen import asks_for_help
 from backprobe.errors import BackprobeError
 from backprobe.memory.script import BLOCK, ScriptMemory
 
@@ -46,6 +47,8 @@ def measured(program: str, words: Sequence[str], steps: int, experiments: bool) 
             show_error(error)
     if status is None and experiments:
         script.try_remedies()
+    if not status and not script.report.steps and asks_for_help(words):
+        sys.exit()
     if status is None and not script.report.steps:
         tell(NO_STEP)
         sys.exit(REFUSED)

@@ -21,7 +21,7 @@ from backprobe.cli.program_error import show as show_error
 from backprobe.cli.progress import progress
 from backprobe.cli.refusal import STOPPED, TYPED
 from backprobe.cli.stopping import UNREAD, is_unread
-from backprobe.cli.unseen import no_gradient_seen, none_to_show
+from backprobe.cli.unseen import asks_for_help, no_gradient_seen, none_to_show
 from backprobe.errors import BadOption
 from backprobe.explain.rebound import with_rebound
 from backprobe.health.missing import LACKING
@@ -62,6 +62,8 @@ def judged(
         beginning = Beginning()
         script.run()
     report = script.report()
+    if report is None and script.has_exited and asks_for_help(words):
+        raise SystemExit
     if report is None:
         raise no_gradient_seen(program, file, script.elsewhere.started)
     again = script.experiments(beginning) if experiments else None
@@ -106,6 +108,8 @@ def recorded(
     script = ScriptRecording(probe, file, words, spec)
     with _ending(lambda: script.recording), progress(lambda: f"{program} runs"):
         script.run()
+    if script.recording is None and script.has_exited and asks_for_help(words):
+        raise SystemExit
     if script.recording is None:
         raise none_to_show(program, file, is_of_functions=script.differentiates_functions)
     return script.recording

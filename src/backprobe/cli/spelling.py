@@ -51,8 +51,10 @@ SPELLED = (
 """Pairs of a pattern for Python syntax and its replacement for the shell."""
 
 
-def for_shell(text: str, params: Iterable[click.Parameter] = ()) -> str:
+def for_shell(text: str, params: Iterable[click.Parameter] = (), cotangent: str = "ones") -> str:
     """Rewrite the text of a next step, with a command's options instead of keyword arguments.
+
+    ``cotangent`` is the kind of tensor to propose as one.
 
     >>> params = [click.Option(["--of"]), click.Option(["--partials"]), click.Option(["--roll"], is_flag=True)]
     >>> for_shell("of='loss', or of='aux'", params), for_shell("bp.probe(f, partials=True)", params)
@@ -72,7 +74,7 @@ def for_shell(text: str, params: Iterable[click.Parameter] = ()) -> str:
             return f"{one[1] or ''}{option.opts[0]}"
         return f"{option.opts[0]} {value.lower() if value in ('True', 'False') else shlex.quote(value)}"
 
-    text = TENSOR.sub(r"--cotangent 'ones(\1)'", LAMBDA.sub("", text))
+    text = TENSOR.sub(rf"--cotangent '{cotangent}(\1)'", LAMBDA.sub("", text))
     text = GIVEN.sub(spelled, text)
     for pattern, typed in SPELLED:
         text = pattern.sub(typed, text)

@@ -17,6 +17,11 @@ FORWARD = ("jvp", "jacfwd", "linearize", "hessian")
 """Functions of forward-mode differentiation, which gives no gradients of intermediate values."""
 
 
+def asks_for_help(words: Sequence[str]) -> bool:
+    """Do the words of a script ask for its help? It then exits before it trains, and has answered."""
+    return bool({"-h", "--help"} & set(words))
+
+
 def no_gradient_seen(program: str, file: str, started: Sequence[str]) -> BadOption:
     """The error for a script that computed no gradient which backprobe could record.
 

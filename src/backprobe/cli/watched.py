@@ -16,6 +16,7 @@ from backprobe.cli.program import asked
 from backprobe.cli.program_error import show as show_error
 from backprobe.cli.refusal import STOPPED
 from backprobe.cli.stopping import UNREAD, is_unread
+from backprobe.cli.unseen import asks_for_help
 from backprobe.cli.viewed import begin, wait
 from backprobe.errors import BadOption
 from backprobe.findings.phrasing import conjoined, plural
@@ -71,7 +72,7 @@ def watched(
         if status == 1:
             show_error(error)
     if is_first():
-        _say(script, into, asked(program, *words))
+        _say(script, into, program, words)
     if viewer is not None:
         if sys.stdout.isatty() and status != STOPPED:
             wait(viewer)
@@ -98,7 +99,7 @@ def _refuse_used(program: str, words: Sequence[str], folder: Path, append: bool)
         )
 
 
-def _say(script: ScriptWatch, into: Path, retyped: str) -> None:
+def _say(script: ScriptWatch, into: Path, program: str, words: Sequence[str]) -> None:
     # Print a summary of the watched models to standard error. Their folders are named from where the command was typed.
     runs = []
     for run in script.runs:
@@ -113,8 +114,8 @@ def _say(script: ScriptWatch, into: Path, retyped: str) -> None:
     refused = [str(error) for error in script.refused]
     for said in refused:
         echo(f"not watched: {said}", err=True)
-    if not runs and not refused:
-        _tell_unwatched(script.compiled_functions, retyped)
+    if not runs and not refused and not asks_for_help(words):
+        _tell_unwatched(script.compiled_functions, asked(program, *words))
     show(None, {"runs": runs, "refused": refused})
 
 

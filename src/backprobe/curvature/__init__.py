@@ -9,7 +9,7 @@ from typing import Any, Literal
 from backprobe.backends.discover import BackendName
 from backprobe.curvature.result import Curvature
 from backprobe.probe.named_values import OfNamedValues
-from backprobe.probe.request import name_of, spelled_as
+from backprobe.probe.request import asked_as, spelled_as
 from backprobe.probe.waiting import Waiting
 from backprobe.record.options import Option
 from backprobe.record.typed import P
@@ -75,7 +75,7 @@ class _Waiting(OfNamedValues[P, Curvature]):
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Curvature:
         from backprobe.curvature.eigenvalues import measured  # imported late, because it imports NumPy
 
-        spelling = spelled_as(r"^rec\['(.*)'\]\.grad$", rf"bp.curvature({name_of(self.target)}, '\1')")
+        spelling = spelled_as(r"^rec\['(.*)'\]\.grad$", rf"bp.curvature({asked_as(self.target)}, '\1')")
         with spelled_as(r"^bp\.probe\((?!.*\), for every name)", "bp.curvature("), spelling:
             found = self._found(args, kwargs, "differentiated twice", "its values were fixed when it was made")
             return measured(self, found, args, kwargs)

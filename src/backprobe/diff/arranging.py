@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 Shape = tuple[int, ...]
+MOST_AXES = 5  # of an array whose axes are tried in all orders
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,20 @@ def of_values(shape: Shape, target: Shape, channels_last: tuple[bool, bool]) -> 
     if _merges(shape, target):
         each.append(Arrangement(after=target))
     return fitting(shape, target, each)
+
+
+def of_axes(shape: Shape, target: Shape) -> Iterator[Arrangement]:
+    """Yield every other arrangement with the target's shape that changes the order of axes, or joins or splits them.
+
+    >>> [one.axes for one in of_axes((2, 5, 3), (2, 3, 5))], [one.axes for one in of_axes((4, 4), (4, 4))]
+    ([None, (0, 2, 1)], [(1, 0)])
+    """
+    if shape != target and math.prod(shape) == math.prod(target):
+        yield Arrangement(after=target)
+    if sorted(shape) == sorted(target) and len(shape) <= MOST_AXES:
+        for axes in itertools.permutations(range(len(shape))):
+            if axes != tuple(range(len(shape))) and tuple(shape[axis] for axis in axes) == target:
+                yield Arrangement(axes=axes)
 
 
 def _without_ones(shape: Shape) -> list[int]:

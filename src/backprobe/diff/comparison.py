@@ -15,6 +15,7 @@ from backprobe.backends.rows import Rows, together
 from backprobe.diff.arranging import AS_IT_IS
 from backprobe.diff.floor import EPS, SUMS, Floor, Measured, NoiseFloor, Size, by_dtype, coarsest, eps_of, uses
 from backprobe.diff.matches import Match
+from backprobe.diff.measure import Measure
 from backprobe.diff.measuring import measure
 from backprobe.diff.orders import Orders
 from backprobe.diff.pairs import DTYPE, NO_NUMBER, ONE_SIDED, SHAPE, STATUS, VALUE, JudgedNumbers, Row
@@ -54,6 +55,8 @@ class Comparison:
         self.arrays = load_arrays(a.record.backend), load_arrays(b.record.backend)
         self.all_of_a = _by_position(pairs, lambda pair: pair.a)
         self.all_of_b = _by_position(pairs, lambda pair: pair.b)
+        self.values_a = _with_shared(self.all_of_a, pairs, lambda pair: pair.a)
+        self.values_b = _with_shared(self.all_of_b, pairs, lambda pair: pair.b)
         self.of_a = {position: each[0] for position, each in self.all_of_a.items()}
         self.of_b = {position: each[0] for position, each in self.all_of_b.items()}
         self.order = sorted(range(len(pairs)), key=lambda at: (not self.is_leaf(at), self.is_parameter(at), at))
@@ -114,7 +117,7 @@ class Comparison:
     def _is_from_equal(self, at: int, found: Sequence[JudgedNumbers]) -> bool:
         # Are all inputs of a value, in both recordings, bitwise equal or taken from the first recording?
         pair, equal = self.pairs[at], set()
-        for side, position, numbers in ((self.a, pair.a, self.all_of_a), (self.b, pair.b, self.all_of_b)):
+        for side, position, numbers in ((self.a, pair.a, self.values_a), (self.b, pair.b, self.values_b)):
             indirect = {one.at for one in side.entries[position].indirect}
             for source in side.graph.sources(position) | indirect:
                 equal |= {found[one].is_equal or self._is_given(one) for one in numbers.get(source, ())} or {False}
@@ -220,7 +223,12 @@ class Comparison:
 
     def sources(self, at: int) -> set[int]:
         """The nearest pairs from which a pair was computed, in either recording."""
-        return self._in_a(at, self.a.graph.sources) | self._in_b(at, self.b.graph.sources)
+        pair = self.pairs[at]
+        own, others = (
+            _partners(place, side.graph.sources, found)
+            for side, place, found in ((self.a, pair.a, self.values_a), (self.b, pair.b, self.values_b))
+        )
+        return (own | others) - {at}
 
     def uses(self, at: int) -> set[int]:
         """The nearest pairs whose gradients flow into a pair's gradient, in either recording."""
@@ -239,12 +247,10 @@ class Comparison:
         return self._in_b(at, self.b.graph.consumers.__getitem__)
 
     def _in_a(self, at: int, step: Step) -> set[int]:
-        found = _nearest(self.pairs[at].a, step, self.of_a)
-        return {pair for one in found for pair in self.all_of_a[one]} - {at}
+        return _partners(self.pairs[at].a, step, self.all_of_a) - {at}
 
     def _in_b(self, at: int, step: Step) -> set[int]:
-        found = _nearest(self.pairs[at].b, step, self.of_b)
-        return {pair for one in found for pair in self.all_of_b[one]} - {at}
+        return _partners(self.pairs[at].b, step, self.all_of_b) - {at}
 
     def _summed_in_value(self, at: int, sizes: Mapping[int, Size]) -> Sequence[Size]:
         is_sum = self.entries(at)[0].op in SUMS
@@ -257,7 +263,18 @@ class Comparison:
     def _eps(self) -> Sequence[float]:
         # The eps of the coarsest dtype in the computation of each value, in either recording.
         found = [coarsest(side.entries, range(len(side.entries)), side.graph.sources) for side in (self.a, self.b)]
-        return [max(found[0][pair.a], found[1][pair.b]) for pair in self.pairs]
+        return [
+            0.0 if self._is_whole(at) else max(found[0][pair.a], found[1][pair.b]) for at, pair in enumerate(self.pairs)
+        ]
+
+    def _is_whole(self, at: int) -> bool:
+        # Are both values whole numbers or truth values, which are equal or not?
+        pair = self.entries(at)
+        return not any(one.status is GradStatus.NOT_TENSOR or eps_of(one.dtype) for one in pair)
+
+    def agrees(self, at: int, measure: Measure) -> bool:
+        """Would a pair with these errors of its value count as equal?"""
+        return by_dtype(self._eps[at], Size.of(measure), ()).excess(measure) <= 1
 
     @cached_property
     def _eps_of_gradients(self) -> Sequence[float]:
@@ -297,6 +314,18 @@ def _by_position(pairs: Sequence[Match], position: Callable[[Match], int]) -> Ma
     return found
 
 
+def _with_shared(
+    found: Mapping[int, Sequence[int]], pairs: Sequence[Match], position: Callable[[Match], int]
+) -> Mapping[int, Sequence[int]]:
+    # The same, with the pairs of entries whose only partner is also that of another entry: their values are compared,
+    # and their gradients are not.
+    shared: dict[int, list[int]] = {}
+    for at, pair in enumerate(pairs):
+        if pair.is_shared and position(pair) not in found:
+            shared.setdefault(position(pair), []).append(at)
+    return {**found, **shared}
+
+
 def _rows(arrays: Any, tensor: Any) -> Rows | None:
     # The rows of a tensor, or of a sum that is already an array.
     if isinstance(tensor, numpy.ndarray):
@@ -305,9 +334,10 @@ def _rows(arrays: Any, tensor: Any) -> Rows | None:
     return found
 
 
-def _nearest(at: int, step: Step, matched: Mapping[int, int]) -> set[int]:
-    # The nearest entries with a partner, skipping entries without one.
-    return reached(step(at), lambda one: [] if one in matched else step(one)) & matched.keys()
+def _partners(at: int, step: Step, matched: Mapping[int, Sequence[int]]) -> set[int]:
+    # The pairs of the nearest entries with a partner, skipping entries without one.
+    nearest = reached(step(at), lambda one: [] if one in matched else step(one)) & matched.keys()
+    return {pair for one in nearest for pair in matched[one]}
 
 
 def _not_executed(a: Entry, b: Entry) -> str:

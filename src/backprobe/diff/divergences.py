@@ -14,10 +14,12 @@ from backprobe.diff.blame import Blame
 from backprobe.diff.comparison import Comparison
 from backprobe.diff.floor import eps_of
 from backprobe.diff.likeness import likeness
-from backprobe.diff.pairs import SHAPE, STATUS, VALUE, JudgedNumbers
+from backprobe.diff.pairs import SHAPE, STATUS, VALUE, JudgedNumbers, Row
 from backprobe.diff.report import Divergence
 from backprobe.findings.phrasing import listed, plural
 from backprobe.record.source import Source
+
+GROWN = 100  # times the error of what a value is computed from, and eps, from which its own error is worth a fact
 
 
 class Divergences:
@@ -43,14 +45,25 @@ class Divergences:
         agree = [one for one in uses if not one.gradient.is_passed_on]
         cut = [self.rows[one] for one in sorted(comparison.uses_in_first_only(at))]
         facts = [text.evidence(agree, "gradient") if len(agree) == len(uses) else "", text.cut(cut) or text.uses(uses)]
-        facts += self._given_to(at)
+        grown = list(self._grown(uses))
+        facts += [*grown, *self._given_to(at)]
         near = cut if cut else uses if len(uses) == 1 else [row]
-        return self._made(at, row.gradient, "gradient", near[0].b.source, facts, "backward")
+        return self._made(at, row.gradient, "gradient", near[0].b.source, facts, "backward", text.NOISE * bool(grown))
+
+    def _grown(self, uses: Sequence[Row]) -> Iterator[str]:
+        # Yield facts about values that differ far more than what they are computed from, though within their floors:
+        # the two programs may compute another function there.
+        at = {id(row): place for place, row in enumerate(self.rows)}
+        for row in uses:
+            sources = [self.rows[one] for one in self.comparison.sources(at[id(row)])]
+            before = max((_relative(one) for one in sources), default=0.0)
+            if sources and _relative(row) > GROWN * max(before, eps_of(row.a.dtype)) > 0:
+                yield text.grown(row, before)
 
     def _given_to(self, at: int) -> Iterator[str]:
         # Yield a fact that names other arguments and parameters whose gradients also differ.
         names = [
-            repr(self.rows[one].a.name) for one in self.blame.gradients if self.comparison.is_leaf(one) and one != at
+            repr(self.rows[one].names[0]) for one in self.blame.gradients if self.comparison.is_leaf(one) and one != at
         ]
         if names:
             yield (
@@ -59,7 +72,14 @@ class Divergences:
             )
 
     def _made(
-        self, at: int, judged: JudgedNumbers, of: str, source: Source | None, facts: Sequence[str], direction: str
+        self,
+        at: int,
+        judged: JudgedNumbers,
+        of: str,
+        source: Source | None,
+        facts: Sequence[str],
+        direction: str,
+        remedy: str = "",
     ) -> Divergence:
         row = self.rows[at]
         kind = judged.kind if judged.kind != VALUE else of or VALUE
@@ -69,12 +89,12 @@ class Divergences:
         seen += [f"floor: {floor}"] * bool(floor and judged.kind == VALUE) + [matched] * bool(matched)
         return Divergence(
             kind,
-            row.a.name,
+            row.names[0],
             text.headline(row, judged, of),
             source,
             tuple(filter(None, seen)),
-            remedy=text.CHECK if direction == "backward" and judged.kind == VALUE else "",
-            other=row.b.name,
+            remedy=remedy or (text.CHECK if direction == "backward" and judged.kind == VALUE else ""),
+            other=row.names[1],
             direction=direction,
             error=error,
             excess=judged.excess,
@@ -111,7 +131,7 @@ class Divergences:
     def _other_leaves(self, at: int) -> Iterator[str]:
         others = [one for one in self.blame.values if self.comparison.is_leaf(one) and one != at]
         if others:
-            names = [repr(self.rows[one].a.name) for one in others]
+            names = [repr(self.rows[one].names[0]) for one in others]
             yield (
                 f"{plural(len(others), 'more argument or parameter')} differ{'s' * (len(others) == 1)}: "
                 f"{listed(names, text.MOST)}"
@@ -120,10 +140,18 @@ class Divergences:
     def _without_partner(self, at: int) -> Iterator[str]:
         # Yield facts about inputs that exist in only one of the recordings.
         one, pair = self.comparison, self.comparison.pairs[at]
-        for side, own, matched, which in ((one.a, pair.a, one.of_a, "first"), (one.b, pair.b, one.of_b, "second")):
+        for side, own, matched, which in (
+            (one.a, pair.a, one.values_a, "first"),
+            (one.b, pair.b, one.values_b, "second"),
+        ):
             alone = [source for source in sorted(side.graph.sources(own)) if source not in matched]
             if alone:
                 yield text.extra([side.entries[source].name for source in alone], which)
+
+
+def _relative(row: Row) -> float:
+    # The relative error of a value; 0 if there is nothing to subtract.
+    return 0.0 if row.value.measure is None else row.value.measure.relative
 
 
 def findings_of(comparison: Comparison, blame: Blame) -> tuple[Divergence | None, Divergence | None, list[Divergence]]:

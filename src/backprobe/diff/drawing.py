@@ -43,8 +43,9 @@ def level(excess: float) -> int | None:
 def _shade(row: Row, order: dict[tuple[str, str], int]) -> Shade:
     both = (("value", "forward", row.value), ("gradient", "backward", row.gradient))
     excess = max(one.excess if one.kind else 0.0 for _, _, one in both)
-    numbers = [order[row.a.name, way] for _, way, _ in both if (row.a.name, way) in order]
-    partner = [] if row.a.name == row.b.name else [f"{row.a.name} in the first"]
+    own, other = row.names
+    numbers = [order[own, way] for _, way, _ in both if (own, way) in order]
+    partner = [] if own == other else [f"{own} in the first"]
     lines = [line for what, _, one in both if (line := _line(what, one))]
     return Shade(
         (*partner, *lines),

@@ -66,3 +66,10 @@ class Row:
     b: Entry
     value: JudgedNumbers
     gradient: JudgedNumbers
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """The names of the pair in the two recordings: twice the same if both know it by one name, even as an alias."""
+        others = (self.b.name, *self.b.aliases)
+        shared = next((name for name in (self.a.name, *self.a.aliases) if name in others), None)
+        return (self.a.name, self.b.name) if shared is None else (shared, shared)

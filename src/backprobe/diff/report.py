@@ -133,7 +133,7 @@ class DiffReport(Report):
         names = {one.name for one in (self.first, self.first_backward) if one is not None}
         wanted: set[int] = set()
         for at, row in enumerate(self.rows):
-            if row.a.name in names:
+            if row.names[0] in names:
                 wanted |= set(range(max(at - AROUND, 0), min(at + AROUND + 1, len(self.rows))))
         return list(_with_gaps(self.rows, sorted(wanted))) if wanted else []
 
@@ -165,8 +165,8 @@ def _with_gaps(rows: Sequence[Row], wanted: Sequence[int]) -> Iterator[Row | int
 
 def _pair(row: Row) -> dict[str, Any]:
     return {
-        "name": row.a.name,
-        "other": row.b.name,
+        "name": row.names[0],
+        "other": row.names[1],
         "matched": row.match.how,
         "value": _judged(row.value),
         "gradient": _judged(row.gradient),

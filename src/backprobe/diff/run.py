@@ -70,14 +70,19 @@ def compared(
     if found:
         names = {match: names_of(comparison, match) for match in alignment.matches}
         alignment = alignment.without({match for match, name in names.items() if name in found.unlike})
-        known = dict(found.arrangements)
+        known = dict([*found.arrangements, *found.axes])
         orders.chosen |= {match: known[name] for match, name in names.items() if name in known}
         comparison = Comparison(a, b, alignment.matches, orders, noise, factor, given)
     return ComparedRecords(comparison, alignment, [*_partners(alignment, a, b), *_unlike(found), *scaled], found)
 
 
 def _unlike(found: Settled) -> Iterator[str]:
-    # Yield a note on pairs that were matched by name, but whose numbers show that they are different values.
+    # Yield notes on pairs that were matched by name, but whose numbers show that they are different values, or the same
+    # in another order of axes.
+    if found.axes:
+        names = [repr(a) if a == b else f"{a!r} and {b!r}" for (a, b), _ in found.axes]
+        said = "the same numbers in another shape or order of axes, and all that is computed from them agrees"
+        yield f"{said}: {listed(names, text.MOST)}"
     if found.unlike:
         pairs = [f"{a!r} and {b!r}" for a, b in found.unlike]
         yield f"not one value, as all that is computed from them agrees: {listed(pairs, text.MOST)}"
@@ -200,9 +205,9 @@ def _partners(alignment: Alignment, a: Side, b: Side) -> Iterator[str]:
 
 def _statuses(comparison: Comparison) -> list[str]:
     # Notes on pairs without gradients for different reasons, and on arguments that only one program differentiates.
-    sided = [repr(row.a.name) for row in comparison.rows if row.gradient.why == ONE_SIDED]
+    sided = [repr(row.names[0]) for row in comparison.rows if row.gradient.why == ONE_SIDED]
     found = [
-        f"{row.a.name!r} ({row.a.status} and {row.b.status})"
+        f"{row.names[0]!r} ({row.a.status} and {row.b.status})"
         for row in comparison.rows
         if row.a.status is not row.b.status
         and row.gradient.why != ONE_SIDED
@@ -219,7 +224,7 @@ def _uncompared(comparison: Comparison) -> Iterator[str]:
     reasons: dict[str, list[str]] = {}
     for row in comparison.rows:
         if row.value.why not in ("", NO_NUMBER):
-            reasons.setdefault(row.value.why, []).append(repr(row.a.name))
+            reasons.setdefault(row.value.why, []).append(repr(row.names[0]))
     for why, names in reasons.items():
         yield f"the values of {listed(names, text.MOST)} were not compared: {why}"
 
@@ -229,7 +234,7 @@ def _unmeasured(comparison: Comparison) -> Iterator[str]:
     if comparison.noise is None:
         return
     names = [
-        repr(row.a.name)
+        repr(row.names[0])
         for row in comparison.rows
         if any(one.floor is not None and not isinstance(one.floor, Measured) for one in (row.value, row.gradient))
     ]

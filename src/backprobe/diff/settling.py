@@ -1,6 +1,7 @@
 """Decides by numbers if the names and conventions of two libraries leave the pairing open.
 
-If a weight fits in two arrangements, the one is chosen with which the values computed from it agree. If two values with
+If a weight fits in two arrangements, the one is chosen with which the values computed from it agree. So is the order
+of a value's axes, such as heads before or behind the positions, also within one library. If two values with
 the same name differ, but everything computed from them agrees, they are different values: for example, the layer of one
 library includes its activation, and the layer of the other does not.
 """
@@ -8,15 +9,15 @@ library includes its activation, and the layer of the other does not.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
 from backprobe.backends.rows import Rows
-from backprobe.diff.arranging import Arrangement
+from backprobe.diff.arranging import Arrangement, of_axes
 from backprobe.diff.comparison import Comparison
 from backprobe.diff.matches import Match
 from backprobe.diff.measuring import measure
-from backprobe.diff.pairs import VALUE, Row
+from backprobe.diff.pairs import SHAPE, VALUE, Row
 from backprobe.record.graph import reached
 
 Names = tuple[str, str]
@@ -26,23 +27,29 @@ ALIKE = 1e-3
 
 @dataclass(frozen=True)
 class Settled:
-    """What the numbers decided. ``arrangements`` has pairs of weights, each with the arrangement that fits. ``unlike``
-    has pairs that are different values although their names match. Each pair is given by its two printed names.
+    """What the numbers decided. ``arrangements`` has pairs of weights, and ``axes`` pairs of other values, each with
+    the arrangement that fits. ``unlike`` has pairs that are different values although their names match. Each pair is
+    given by its two printed names.
     """
 
     arrangements: Sequence[tuple[Names, Arrangement]] = ()
+    axes: Sequence[tuple[Names, Arrangement]] = ()
     unlike: Sequence[Names] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.arrangements or self.unlike)
+        return bool(self.arrangements or self.axes or self.unlike)
 
 
 def settled(comparison: Comparison) -> Settled:
-    """Return what the numbers decide; nothing if both recordings have the same convention."""
+    """Return what the numbers decide; only orders of axes if both recordings have the same convention."""
+    axes = {
+        names_of(comparison, comparison.rows[at].match): one
+        for at, one in sorted(_axes(comparison).items(), key=lambda pair: pair[0])
+    }
     if comparison.orders.is_strict:
-        return Settled()
+        return Settled(axes=[*axes.items()])
     unlike = [names_of(comparison, comparison.rows[at].match) for at in _unlike(comparison)]
-    return Settled(list(_arrangements(comparison)), unlike)
+    return Settled(list(_arrangements(comparison)), [*axes.items()], [one for one in unlike if one not in axes])
 
 
 def names_of(comparison: Comparison, match: Match) -> Names:
@@ -73,6 +80,40 @@ def _others(comparison: Comparison, row: Row, read: tuple[Rows, Rows] | None) ->
             yield one
 
 
+def _axes(comparison: Comparison) -> dict[int, Arrangement]:
+    # Return pairs of values that agree in another order of axes, if everything computed from them agrees as it is.
+    found: dict[int, Arrangement] = {}
+    for at in reversed(comparison.order):
+        row = comparison.rows[at]
+        if comparison.is_leaf(at) or row.value.kind not in (SHAPE, VALUE):
+            continue
+        uses = [comparison.rows[use] for use in _uses_beyond(comparison, at, found)]
+        is_right = bool(uses) and not any(use.value.kind or _is_single(use) for use in uses)
+        fitting = next(_of_equal_numbers(comparison, at), None) if is_right else None
+        if fitting is not None:
+            found[at] = fitting
+    return found
+
+
+def _is_single(row: Row) -> bool:
+    # Is the value one number, such as a sum, which is the same in every order?
+    return all(size == 1 for size in row.a.shape or ())
+
+
+def _of_equal_numbers(comparison: Comparison, at: int) -> Iterator[Arrangement]:
+    # Yield the other arrangements in which the values of a pair agree.
+    read = comparison.read(at, comparison.held(at, "forward"))
+    for one in () if read is None else of_axes(read[1].shape, read[0].shape):
+        if read is not None and comparison.agrees(at, measure(read[0], one.apply(read[1]))):
+            yield one
+
+
+def _uses_beyond(comparison: Comparison, at: int, found: Container[int]) -> set[int]:
+    # The nearest pairs computed from a pair, skipping those that are ``found``.
+    uses = reached(comparison.uses(at), lambda one: comparison.uses(one) if one in found else ())
+    return {one for one in uses if one not in found}
+
+
 def _unlike(comparison: Comparison) -> Sequence[int]:
     # Return pairs of return values that differ far more than everything computed from them. Pairs that were found
     # before are skipped in what is computed from a value, so the last values come first.
@@ -82,7 +123,7 @@ def _unlike(comparison: Comparison) -> Sequence[int]:
         match = rows[at].match
         is_returned = match.a in comparison.a.graph.unnamed_results and match.b in comparison.b.graph.unnamed_results
         if is_returned and rows[at].value.kind == VALUE:
-            uses = reached(comparison.uses(at), lambda one: comparison.uses(one) if one in found else ()) - found
+            uses = _uses_beyond(comparison, at, found)
             error = ALIKE * _error(rows[at])
             if uses and all(_error(rows[use]) < error for use in uses):
                 found.add(at)

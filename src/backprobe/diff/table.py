@@ -18,7 +18,7 @@ MARK = "!"
 
 def cells(row: Row) -> tuple[str, str, str, str, str]:
     """Return the cells of one pair: its name, and relative error and multiple of the floor for value and gradient."""
-    name = row.a.name if row.a.name == row.b.name else f"{row.a.name} = {row.b.name}"
+    name = " = ".join(dict.fromkeys(row.names))
     return (printable(name), *_cells(row.value, row), *_cells(row.gradient, row))
 
 

@@ -22,6 +22,8 @@ from backprobe.record.entries import Entry
 MOST = 4  # the largest number of names in a fact
 CHECK = "bp.check(f)(...) compares the derivatives of this line with finite differences"
 
+NOISE = "noise=bp.noise_floor(f)(...) says whether rounding explains the error of the value, or another function"
+
 
 def number(value: float) -> str:
     """Return a number as text with few digits.
@@ -46,8 +48,8 @@ def times(excess: float) -> str:
 
 def named(row: Row) -> str:
     """The name of a pair; both names if they differ."""
-    other = "" if row.a.name == row.b.name else f" ({row.b.name!r} in the second)"
-    return repr(row.a.name) + other
+    own, other = row.names
+    return repr(own) + ("" if own == other else f" ({other!r} in the second)")
 
 
 def headline(row: Row, judged: JudgedNumbers, of: str) -> str:
@@ -76,7 +78,7 @@ def _shape(entry: Entry) -> str:
 def evidence(inputs: Sequence[Row], of: str) -> str:
     """The fact that an entry's inputs agree."""
     judged = [(row, row.gradient if of == "gradient" else row.value) for row in inputs]
-    shown = [f"{row.a.name!r} ({_error(one)})" for row, one in judged]
+    shown = [f"{row.names[0]!r} ({_error(one)})" for row, one in judged]
     what = "the gradients that it is computed from agree" if of == "gradient" else "what it is computed from agrees"
     return f"{what}: {listed(list(dict.fromkeys(shown)), MOST)}" if shown else ""
 
@@ -236,7 +238,7 @@ def _rounded(count: int) -> str:
 
 def rounded(rows: Sequence[Row]) -> str:
     """The note on values that differ only by rounding, although their inputs are equal."""
-    each = [f"{row.a.name!r} ({number(row.value.measure.relative)})" for row in rows if row.value.measure is not None]
+    each = [f"{row.names[0]!r} ({number(row.value.measure.relative)})" for row in rows if row.value.measure is not None]
     differ = "differs" if len(rows) == 1 else "differ"
     return f"{differ} by no more than rounding, though what goes in is equal bit for bit: {listed(each, MOST)}"
 
@@ -253,6 +255,13 @@ def uses(rows: Sequence[Row]) -> str:
     if not rows:
         return "nothing that is recorded lies between it and what was differentiated"
     return f"it flows back from {listed([findings.named(row.b) for row in rows], MOST)}"
+
+
+def grown(row: Row, before: float) -> str:
+    """The fact that a value differs far more than what it is computed from, though within its floor."""
+    own = row.value.measure
+    error = number(own.relative if own is not None else 0.0)
+    return f"the value of {named(row)} differs, too, by {error}, and what it is computed from by {number(before)}"
 
 
 def cut(rows: Sequence[Row]) -> str:

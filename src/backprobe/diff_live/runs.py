@@ -13,7 +13,7 @@ from backprobe.backends.replay import Replay
 from backprobe.backends.variations import Call, Variation, varied_call
 from backprobe.diff import DiffReport
 from backprobe.probe.probe_class import Probe
-from backprobe.probe.request import name_of, names_in, refuse_class, spelled_as
+from backprobe.probe.request import asked_as, name_of, names_in, refuse_class, spelled_as
 from backprobe.probe.waiting import Waiting, refuse_used_up
 from backprobe.record.containers import leaves, refilled
 from backprobe.record.options import Option, check_options
@@ -73,7 +73,7 @@ class DiffRuns(Waiting[..., DiffReport]):
 
     @property
     def _call(self) -> str:
-        return f"bp.diff_live({name_of(self.target)}, {name_of(self.port)}"
+        return f"bp.diff_live({asked_as(self.target)}, {asked_as(self.port)}"
 
     def _spelled(self) -> str:
         return f"{self._call})"

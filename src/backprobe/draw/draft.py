@@ -236,7 +236,7 @@ class Draft:
         # Yield lines on what was simplified to fit a page, and how to see more.
         view, levels = self.view, max((box.level for box in self.graph.boxes.values()), default=0)
         chosen = [f"depth={view.depth}"] * bool(view.depth) + ["roll=True"] * view.roll
-        chosen += ["the turns of a loop as one"] * (view.turns and not view.roll)
+        chosen += ["the turns of a loop and the items of a list as one"] * (view.turns and not view.roll)
         yield f"{len(self.entries):,} values do not fit a page: drawn with {', '.join(chosen)}"
         draw, box = f"bp.draw({self.captions.spelled}", self.grouping.largest_closed
         more = f"for {'more' if view.depth else 'each of them'}: {draw}, depth={(view.depth or levels) + 1})"

@@ -234,6 +234,8 @@ def _is_drawn(entry: Entry, is_read: bool, is_linked: bool) -> bool:
 def rolls_of(graph: Graph, view: View) -> dict[str, str]:
     """Map each box, and each value outside of these boxes, to its loop. The keys are boxes, and positions of values.
 
+    The items of a list that one line made are a loop as well.
+
     A box that the user wants open belongs to no loop.
     """
     form, held = _form if view.roll else strip, _held(graph)
@@ -250,7 +252,7 @@ def rolls_of(graph: Graph, view: View) -> dict[str, str]:
     places = {}
     for at, entry in enumerate(graph.entries):
         box = graph.box_of[at] or ""
-        local = strip(split(graph.full_names[at])[1] or form(entry.name))
+        local = _form(split(graph.full_names[at])[1] or form(entry.name))  # the items of a list are repetitions
         written = f"{entry.source.line} {entry.source.expression}" if entry.source is not None else ""
         places[str(at)] = f"{boxes.get(box, box)}:{local}{held(entry.name)}@{written}"
     return boxes | _shared(places)

@@ -23,7 +23,7 @@ from backprobe.guard.gradient_guard import GradientGuard
 from backprobe.guard.model_guard import ModelGuard
 from backprobe.markup import facts, shown
 from backprobe.probe.probe_class import users_frame
-from backprobe.probe.request import name_of, refuse_class
+from backprobe.probe.request import asked_as, refuse_class
 from backprobe.record.brief import cut, kind, written
 from backprobe.record.containers import leaves
 from backprobe.source.bytecode import names_loaded
@@ -78,7 +78,7 @@ def guard(
     """
     if capture is not None:
         spelled = repr(os.fspath(capture)) if isinstance(capture, str | os.PathLike) else cut(written(capture))
-        asked = f"bp.guard({'' if model is None else f'{name_of(model)}, '}capture={spelled})"
+        asked = f"bp.guard({'' if model is None else f'{asked_as(model)}, '}capture={spelled})"
         check_path(capture, asked, "bp.guard(model, capture='bad-step')")
     return Guard(model, Allowed(allow), capture)
 
@@ -111,7 +111,7 @@ class Guard:
         is_model = callable(self.model) and hasattr(self.model, "parameters")
         raise BadOption(
             "a guard is not called: it guards what runs within `with`",
-            asked=f"bp.guard({'' if self.model is None else name_of(self.model)})(...)",
+            asked=f"bp.guard({'' if self.model is None else asked_as(self.model)})(...)",
             next="with bp.guard(model): model(x)" if is_model else "with bp.guard(): around what calls it",
         )
 
@@ -131,7 +131,7 @@ class Guard:
             _warn_of_others(opened, frame, backend)
 
     def _around_model(self) -> AbstractContextManager[object]:
-        asked = f"with bp.guard({name_of(self.model)}):"
+        asked = f"with bp.guard({asked_as(self.model)}):"
         refuse_class(self.model, "guard", in_block=True)
         backend = None if isinstance(self.model, str | int | float) else find_backend(None, [self.model])
         if backend is None or not is_model(backend, self.model):
@@ -148,7 +148,7 @@ class Guard:
     def _capture(self, backend: Backend) -> FailureCapture | None:
         if self.capture is None:
             return None
-        model = "" if self.model is None else f"{name_of(self.model)}, "
+        model = "" if self.model is None else f"{asked_as(self.model)}, "
         captures = captures_of(backend, f"with bp.guard({model}capture={written(self.capture)}):")
         return FailureCapture(self.capture, self.model, captures)
 

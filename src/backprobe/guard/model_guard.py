@@ -10,7 +10,7 @@ from typing import Any
 from backprobe.backends.guards import Found, GuardedCall, GuardListener, PassedCall
 from backprobe.backends.protocol import Backend
 from backprobe.errors import NotFinite
-from backprobe.findings.report import Report
+from backprobe.findings.report import Finding, Report
 from backprobe.guard import text
 from backprobe.guard.again import NONFINITE, Anything, Explained, explained
 from backprobe.guard.allowed import Allowed
@@ -20,6 +20,7 @@ from backprobe.probe.block import ModelBlock
 from backprobe.probe.model import ModelRun
 from backprobe.probe.request import Request
 from backprobe.record.entries import GradStatus, Record
+from backprobe.record.graph import Graph
 from backprobe.record.nonfinite import Finiteness
 from backprobe.record.reasons import Reason
 
@@ -49,6 +50,7 @@ class ModelGuard:
     def called(self, call: GuardedCall, bad: Found) -> None:
         """Handle a call that has returned NaN or Inf."""
         report, record = self.known_of_call(call, bad)
+        report = report if record is None else _with_writes(report, record)
         if not self.allowed.has_all(report, call.path):
             error = NotFinite(text.in_forward(text.call_of(call), bad), report)
             raise error if self.capture is None else self.capture.written(error, [call], record, False)
@@ -92,6 +94,19 @@ class ModelGuard:
             return explained(self.backend, call, lambda: _backward(self.backend, call))
         finally:
             call.without = ()
+
+
+def _with_writes(report: Report, record: Record) -> Report:
+    # The report with advice for parameters that held NaN or Inf when the call began: a guard sees calls and gradients,
+    # and not what writes to parameters.
+    parameters = {record.entries[at].name for at in Graph.of(record).parameters}
+    findings = [
+        replace(one, remedy=text.WRITTEN.format(name=repr(one.name)))
+        if isinstance(one, Finding) and one.kind == "came_in" and one.name in parameters and not one.remedy
+        else one
+        for one in report.findings
+    ]
+    return replace(report, findings=tuple(findings))
 
 
 def _forward(backend: Backend, call: GuardedCall) -> Record:

@@ -11,6 +11,10 @@ from backprobe.findings.report import Finding, Report
 from backprobe.probe.request import name_of
 from backprobe.record.reasons import Reason
 
+WRITTEN = (
+    "what wrote to {name} before this call, such as optimizer.step(); of a script, backprobe explain --nonfinite "
+    "train.py names that line"
+)
 AFTER = "what lies between it and {backward}, such as the loss, brought it"
 
 

@@ -159,19 +159,30 @@ class MemoryReport(NumberTable):
 
 
 def _of_graphs(alive: Sequence[Alive], frame: FrameType) -> list[Held]:
-    # The objects that keep graphs of earlier steps. Each variable is listed once, with everything that it leads to.
-    direct = [one for one in alive if not one.is_carried] or alive
-    # the largest array gives the finding its name
-    direct = sorted(direct, key=lambda one: -one.nbytes if one.kind == "arrays" else 0)
+    # The objects that keep graphs of earlier steps: those that belong to such a step, or else those that lead back to
+    # one.
+    holders, lost = Holders(frame), list[Alive]()
+    for is_carried in (False, True):
+        found, without = _by_variable([one for one in alive if one.is_carried is is_carried], holders)
+        lost += without
+        if found:
+            return [_held(holder, own) for holder, own in found]
+    return _cycles(lost)
+
+
+def _by_variable(alive: Sequence[Alive], holders: Holders) -> tuple[list[tuple[Holder, list[Alive]]], list[Alive]]:
+    # The variables that keep several steps, each once with everything that it leads to; and what no variable leads to.
+    # The largest array gives the finding its name.
+    alive = sorted(alive, key=lambda one: -one.nbytes if one.kind == "arrays" else 0)
     found: dict[tuple[str, str], tuple[Holder, list[Alive]]] = {}
     lost: list[Alive] = []
-    for one, holder in zip(direct, Holders(frame).of([one.held for one in direct]), strict=True):
+    for one, holder in zip(alive, holders.of([one.held for one in alive]), strict=True):
         if holder is None:
             lost.append(one)
         else:
             found.setdefault((one.kind, holder.path.partition("[")[0]), (holder, []))[1].append(one)
     grown = [(holder, own) for holder, own in found.values() if len(_steps(own)) > 1]
-    return [*(_held(holder, own) for holder, own in grown), *([] if grown else _cycles(lost))]
+    return grown, lost
 
 
 def _steps(own: Sequence[Alive]) -> frozenset[int]:

@@ -8,7 +8,7 @@ from typing import Any
 from backprobe.backends.discover import BackendName, find_program
 from backprobe.errors import Unsupported
 from backprobe.names.found import Names
-from backprobe.probe.request import name_of, refuse_uncallable, spelled_as
+from backprobe.probe.request import asked_as, refuse_uncallable, spelled_as
 
 __all__ = ["Names", "names"]
 
@@ -56,7 +56,7 @@ def names(target: Any, pattern: str | Sequence[str] = "**", *, backend: BackendN
     if find_program(backend, target, None) is not None:
         raise Unsupported(
             "a graph has its names in itself",
-            asked=f"bp.names({name_of(target)})",
+            asked=f"bp.names({asked_as(target)})",
             why="names are read from the source of a function and from the modules of a model",
             next="print(bp.probe(target, session=session)(feed)), for every name",
         )

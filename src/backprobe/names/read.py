@@ -11,7 +11,7 @@ from backprobe.names import text
 from backprobe.probe.function import FunctionRun
 from backprobe.probe.model import names_in
 from backprobe.probe.probe_class import Probe
-from backprobe.probe.request import name_of
+from backprobe.probe.request import asked_as
 from backprobe.probe.source_names import bound_in, bound_in_model
 from backprobe.record.names import quote_path
 
@@ -30,7 +30,7 @@ def read(target: Any, backend: str | None, *, operations: bool) -> Found:
         starts = [_started(target, one) for one in imported_backends()]
         start = next((one for one, is_within in starts if is_within), starts[0][0] if starts else target)
         return _bound(bound_in(start, operations=operations)), {}, ()
-    found.refuse(target, f"bp.names({name_of(target)})")
+    found.refuse(target, f"bp.names({asked_as(target)})")
     if not is_model(found, target):
         return _bound(bound_in(_started(target, found)[0], operations=operations)), {}, ()
     models = found.models

@@ -18,7 +18,7 @@ from backprobe.executors.state import GlobalState, SentCall
 from backprobe.executors.tasks import Tasks
 from backprobe.findings.phrasing import plural
 from backprobe.probe import probe
-from backprobe.probe.request import name_of, refuse_uncallable, spelled_as
+from backprobe.probe.request import asked_as, name_of, refuse_uncallable, spelled_as
 from backprobe.probe.several_outputs import refuse_several
 from backprobe.probe.waiting import Waiting
 from backprobe.record.containers import refilled
@@ -78,7 +78,7 @@ class NoiseRuns(Waiting[P, NoiseFloor]):
         work = FloorWork(replace(self, executor=None), args, kwargs, GlobalState.of(backend), variations)
         names = [f"run {at}" for at in range(1, len(variations) + 1)]
         parts = {name_of(self.target): self.target, "args": args, "kwargs": kwargs}
-        tasks = Tasks(self.executor, work, names, f"bp.noise_floor({name_of(self.target)}, ...)", parts)
+        tasks = Tasks(self.executor, work, names, f"bp.noise_floor({asked_as(self.target)}, ...)", parts)
         return floor_of(tasks.run(lambda name: None), origin)
 
     def _backend_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Backend:
@@ -89,7 +89,7 @@ class NoiseRuns(Waiting[P, NoiseFloor]):
         """Raise BadOption, because none of the arguments can be moved."""
         raise BadOption(
             f"nothing that {name_of(self.target)} is given can be moved",
-            asked=f"bp.noise_floor({name_of(self.target)})",
+            asked=f"bp.noise_floor({asked_as(self.target)})",
             found=f"arguments of type {', '.join(sorted({type(one).__name__ for one in values}))}"
             if values
             else "no arguments",
@@ -120,7 +120,7 @@ class FloorRuns:
         self, asked: NoiseRuns[...], backend: Backend, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> None:
         self.asked, self.call = asked, Call(asked.target, args, kwargs)
-        subject = f"bp.noise_floor({name_of(asked.target)})"
+        subject = f"bp.noise_floor({asked_as(asked.target)})"
         self.variations = (backend.variations or refuse(backend, "variations", subject))()
         self.replay = Replay(backend, asked.target, args, kwargs)
 

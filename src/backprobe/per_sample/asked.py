@@ -7,7 +7,7 @@ from typing import Any
 
 from backprobe.per_sample.result import PerSample
 from backprobe.probe.named_values import OfNamedValues
-from backprobe.probe.request import name_of
+from backprobe.probe.request import asked_as
 from backprobe.record.brief import written
 from backprobe.record.options import Option, check_texts
 from backprobe.record.typed import P
@@ -36,4 +36,4 @@ class AskedSamples(OfNamedValues[P, PerSample]):
     @property
     def call(self) -> str:
         """The text of the call, for messages."""
-        return f"bp.per_sample({name_of(self.target)}, {written(self.select)})"
+        return f"bp.per_sample({asked_as(self.target)}, {written(self.select)})"

@@ -13,7 +13,7 @@ from backprobe.backends.discover import is_model
 from backprobe.backends.protocol import Backend
 from backprobe.errors import BadOption
 from backprobe.per_sample.asked import AskedSamples
-from backprobe.probe.request import name_of
+from backprobe.probe.request import asked_as, name_of
 from backprobe.record.containers import leaves, refilled
 from backprobe.record.patterns import texts_of
 
@@ -142,10 +142,10 @@ def _found(asked: AskedSamples[...], every: Sequence[_Argument]) -> list[_Argume
         why="their first axes have different lengths"
         if chosen
         else "samples are in the arguments that hold tensors and are not selected",
-        next=_as_many(asked, names) if chosen else f"bp.per_sample({name_of(asked.target)}, ..., batch={names[0]!r})",
+        next=_as_many(asked, names) if chosen else f"bp.per_sample({asked_as(asked.target)}, ..., batch={names[0]!r})",
     )
 
 
 def _as_many(asked: AskedSamples[...], names: Sequence[str]) -> str:
-    call = f"bp.per_sample({name_of(asked.target)}, ..., batch={[*names[:1]]!r})"
+    call = f"bp.per_sample({asked_as(asked.target)}, ..., batch={[*names[:1]]!r})"
     return f"as many samples in each; or, where one holds no samples, the names of those that do, as in {call}"

@@ -10,7 +10,7 @@ import numpy
 from backprobe.backends.user_lines import users_line_of
 from backprobe.errors import Unsupported
 from backprobe.per_sample.runs import SampleRuns
-from backprobe.probe.request import name_of
+from backprobe.probe.request import asked_as, name_of
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.recording import Recording
 from backprobe.source.user_code import package
@@ -83,7 +83,7 @@ def _next(runs: SampleRuns, first: Entry) -> str:
     # The advice: another way to run a library's layer, or a change of the program's line.
     if first.source is None or package(first.source.file) is not None:
         return NEXT
-    return NEXT_OF_LINE.format(name=name_of(runs.asked.target), batch=[*runs.batch.names[:1]] or ["x"])
+    return NEXT_OF_LINE.format(name=asked_as(runs.asked.target), batch=[*runs.batch.names[:1]] or ["x"])
 
 
 def users_lines(found: Sequence[Entry]) -> list[str]:

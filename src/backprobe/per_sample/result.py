@@ -40,7 +40,7 @@ class PerSample(NumberTable):
     1          9  13.42   0.053   0.534
     0          1      2   0.015   0.995
     3       0.25  1.803  -0.006  -0.469
-    one sample has half of all gradient norm: 2
+    one sample has 88 % of all gradient norm: 2
     one sample opposes the sum: 3
     """
 

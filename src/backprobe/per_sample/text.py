@@ -38,9 +38,10 @@ def cells(samples: Any, at: int) -> Sequence[str]:
 
 def remarks(samples: Any) -> list[str]:
     """Remarks on conspicuous samples, one line for each kind, and advice on the first sample with NaN or Inf."""
+    dominating = _percent(samples)
     found = (
         (samples.nonfinite, "has NaN or Inf in its gradient", "have NaN or Inf in their gradients"),
-        (samples.dominant, "has half of all gradient norm", "have half of all gradient norm"),
+        (samples.dominant, f"has {dominating} of all gradient norm", f"have {dominating} of all gradient norm"),
         (samples.opposing, "opposes the sum", "oppose the sum"),
     )
     said = [
@@ -49,6 +50,12 @@ def remarks(samples: Any) -> list[str]:
         if every
     ]
     return [*said, *_next(samples)]
+
+
+def _percent(samples: Any) -> str:
+    # The part of all gradient norm that the dominant samples bring.
+    own = sum(float(samples.norm[at]) for at in samples.dominant)
+    return f"{math.floor(100 * own / sum(filter(math.isfinite, map(float, samples.norm))))} %" if own else ""
 
 
 def _next(samples: Any) -> list[str]:

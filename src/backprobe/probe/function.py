@@ -10,7 +10,7 @@ from typing import Any
 from backprobe.errors import BadOption, BadOutput, NothingToDifferentiate
 from backprobe.findings.phrasing import listed
 from backprobe.probe.output import ProbedOutput
-from backprobe.probe.request import bound, name_of
+from backprobe.probe.request import asked_as, bound, name_of
 from backprobe.probe.run import TargetRun
 from backprobe.probe.several_outputs import AskedOutput
 from backprobe.probe.source_names import bound_in
@@ -136,7 +136,7 @@ class FunctionRun(TargetRun):
         kinds = sorted(tensors | {type(value).__name__ for value in every if not self.tape.is_tensor(value)})
         raise NothingToDifferentiate(
             f"{name_of(self.probe.target)} has no floating argument to differentiate",
-            asked=f"bp.probe({name_of(self.probe.target)})",
+            asked=f"bp.probe({asked_as(self.probe.target)})",
             found=f"arguments of type {', '.join(kinds)}" if kinds else "no arguments",
             why="only floating point and complex values have derivatives",
             next="pass floating point values, 3.0 instead of 3",

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from backprobe.errors import BadOption
 from backprobe.probe import probe
-from backprobe.probe.request import name_of, refuse_uncallable
+from backprobe.probe.request import asked_as, refuse_uncallable
 from backprobe.probe.several_outputs import refuse_several
 from backprobe.probe.waiting import Waiting
 from backprobe.record.brief import written
@@ -36,7 +36,7 @@ class OfNamedValues(Waiting[P, R]):
     def __post_init__(self) -> None:
         """Check the options. Raises BadOption."""
         refuse_uncallable(self.target, self.verb, self.options)
-        refuse_several(self.of, f"bp.{self.verb}({name_of(self.target)}, ..., ", self.one_output)
+        refuse_several(self.of, f"bp.{self.verb}({asked_as(self.target)}, ..., ", self.one_output)
         if isinstance(self.select, list | tuple) and not self.select:
             raise BadOption(
                 "select is empty, and selects nothing", asked=f"bp.{self.verb}(..., [])", next=self.all_names

@@ -111,6 +111,15 @@ def name_of(target: Any) -> str:
     return str(getattr(target, "__name__", None) or type(target).__name__)
 
 
+def asked_as(target: Any) -> str:
+    """Return the text that stands for a target in the call that was made: like ``typed_as``, and for a class its name.
+
+    >>> asked_as(print), asked_as(object()), asked_as(dict)
+    ('print', 'model', 'dict')
+    """
+    return target.__name__ if isinstance(target, type) else typed_as(target)
+
+
 def typed_as(target: Any) -> str:
     """Return the text that stands for a target in a call that a message proposes. For a function it is the function's
     name, or ``f`` if that cannot be typed. For an object it is a made-up name, because the name of its class would be

@@ -180,6 +180,7 @@ class Script:
         except SystemExit as error:
             if error.code:
                 raise
+            self.has_exited = True
             self._say_all()
         else:
             self._say_all()

@@ -27,6 +27,7 @@ class ScriptRecording:
         self.probe, self.file, self.arguments = probe, file, [file, *arguments]
         self.recording: Recording | None = None
         self.differentiates_functions = False  # is the script's framework one without blocks?
+        self.has_exited = False  # did the script itself exit, with the status 0?
 
     def run(self) -> None:
         """Run the script. Raises its errors, including SystemExit with its status."""
@@ -42,6 +43,7 @@ class ScriptRecording:
         except SystemExit as error:
             if error.code:
                 raise
+            self.has_exited = True
 
     def _without_blocks(self, backend: Backend) -> None:
         self.differentiates_functions = True

@@ -19,7 +19,7 @@ from backprobe.executors.tasks import Tasks
 from backprobe.explain.nonfinite import BIRTHS
 from backprobe.findings.phrasing import plural
 from backprobe.findings.report import Finding, Report
-from backprobe.probe.request import name_of
+from backprobe.probe.request import asked_as, name_of
 from backprobe.provoke import text
 from backprobe.provoke.asked import AskedProvoke
 from backprobe.provoke.inputs import Inputs
@@ -54,7 +54,7 @@ def provoking_of(
 ) -> Provoking:
     """The object that searches the operands of a target."""
     target, bounds, seed, steps = asked.target, asked.bounds, asked.seed, asked.tries
-    call = f"bp.provoke({name_of(target)})"
+    call = f"bp.provoke({asked_as(target)})"
     trials = (backend.trials or refuse(backend, "trials", call))()
     function, named = target, target
     if is_model(backend, target):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, ClassVar, Protocol
 
-from backprobe.errors import BadOption, NoGradient, Overwritten, UnknownName, labelled
+from backprobe.errors import NoGradient, NotRecorded, Overwritten, UnknownName, labelled
 from backprobe.markup import Printed, facts, shown
 from backprobe.record.brief import path, sizes
 from backprobe.record.held import Alias, Lost, plain_text
@@ -376,7 +376,7 @@ class Entry(Printed, Generic[T]):
 
     def _refuse_without_partials(self, part: str) -> None:
         if self.is_without_partials:
-            raise BadOption(
+            raise NotRecorded(
                 f"no {part} were recorded",
                 asked=f"rec[{self.name!r}].{part}",
                 found="a recording without partials",

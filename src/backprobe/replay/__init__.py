@@ -18,7 +18,7 @@ from backprobe.guard.allowed import Allowed
 from backprobe.guard.capture import captures_of
 from backprobe.guard.gradient_guard import GradientGuard
 from backprobe.guard.model_guard import ModelGuard
-from backprobe.probe.request import name_of
+from backprobe.probe.request import asked_as, name_of
 from backprobe.record.brief import kind, written
 from backprobe.record.containers import leaves
 from backprobe.record.entries import Record
@@ -83,7 +83,7 @@ def replay(path: str | os.PathLike[str], model: Any, *, models: Sequence[Any] = 
     No code from the folder is ever run.
     """
     spelled = repr(os.fspath(path)) if isinstance(path, str | os.PathLike) else written(path)
-    asked = f"bp.replay({spelled}, {name_of(model)})"
+    asked = f"bp.replay({spelled}, {asked_as(model)})"
     check_folder(path, "path is the folder of a captured step", asked, "bp.replay('bad-step', model)")
     if isinstance(model, type):
         raise BadOption(

@@ -19,6 +19,7 @@ class ParametersRule:
 
     def __init__(self, rows: RunRows) -> None:
         self.left_out: list[Sighting] = []
+        self.unfrozen: list[Sighting] = []
         self.frozen: set[str] | None = None
         # for each parameter by its row: the first step that has its numbers; None if no step has had them yet
         self.pending: dict[int, int | None] | None = None
@@ -26,12 +27,15 @@ class ParametersRule:
         self.waits: dict[int, int] = {}
         self.without: dict[int, Sighting] = {}
         self.zero = Firsts()
+        self.biased: set[str] = set()  # those with a zero gradient while the bias of their module has another
 
     def look(self, window: Window) -> None:
         if self.frozen is None and window.begins is not None:
             rows = window.part.rows
             self.frozen, names = set(rows.fact("frozen")), rows.fact("left_out")
             self.left_out = [Sighting(window.begins, name, float(len(names))) for name in names]
+        if self.frozen and not self.unfrozen and len(window.steps):
+            self.unfrozen = _unfrozen(window, self.frozen)
         if len(window.steps) and window.used:
             self._without_gradient(window)
             self._zero(window)
@@ -75,6 +79,11 @@ class ParametersRule:
         is_zero &= ~_is_cancelled(used, table.names)
         is_zero &= window.wide((used.column("squares") > 0).any(axis=0))
         self.zero.look(used, rows, lasting(is_zero, SOON))
+        has_some = window.wide(used.column("squares") > 0)
+        biases = {module_of(name): has_some[at] for at, name in enumerate(used.names) if is_bias(name)}
+        for at, name in enumerate(table.names):
+            if bool((is_zero[at] & biases.get(module_of(name), False)).any()):
+                self.biased.add(name)
 
     def alerts(self) -> Iterator[Alert]:
         headline = "no optimizer trains '{name}': {number} parameters are left out"
@@ -82,14 +91,27 @@ class ParametersRule:
             "give the optimizer all parameters, after the model has its last; or requires_grad_(False) if it is meant"
         )
         yield from alert("left_out", self.left_out, "param.rms", headline, remedy)
+        headline = "'{name}' requires a gradient now, and no optimizer trains it: {number} parameters that were frozen"
+        remedy = "optimizer.add_param_group({'params': [...]}) with them, or the optimizer made anew after them"
+        yield from alert("left_out", self.unfrozen, "param.rms", headline, remedy)
         seen = [self.without[row] for row in sorted(self.without)]
         headline = "'{name}' gets no gradient: none in {number} steps"
         remedy = "bp.explain of one step: with bp.probe(model) as rec: around it, then bp.explain(rec, '{}')"
         first = min(seen, key=lambda one: one.step).name if seen else ""
         yield from alert("no_gradient", seen, "grad.count", headline, remedy.format(first))
         headline = "the gradient of '{name}' is exactly zero"
-        remedy = "what lies behind it in the forward: a dead ReLU, a product with zero, or a loss that does not use it"
-        yield from alert("zero_gradient", self.zero.all[::-1], "grad.zeros", headline, remedy)
+        zero = self.zero.all[::-1]
+        yield from alert("zero_gradient", zero, "grad.zeros", headline, self._remedy_of_zero(zero))
+
+    def _remedy_of_zero(self, zero: Sequence[Sighting]) -> str:
+        # A gradient comes to the output of a module whose bias has one: a weight without one then has a zero input.
+        first = min(zero, key=lambda one: one.step).name if zero else ""
+        if first in self.biased:
+            module = module_of(first)
+            return (
+                f"what goes into '{module}': its bias has a gradient, so the zeros come in there, as from a dead ReLU"
+            )
+        return "what lies behind it in the forward: a dead ReLU, a product with zero, or a loss that does not use it"
 
 
 def _arrived(window: Window, table: Table) -> Iterator[tuple[int, int]]:
@@ -123,6 +145,20 @@ def _without_grad(window: Window) -> set[str]:
     return {name for name, steps in found.items() if early <= steps}
 
 
+def _unfrozen(window: Window, frozen: set[str]) -> list[Sighting]:
+    # The parameters that were frozen at first and require a gradient now, in SOON steps on end that have shown no
+    # optimizer with them.
+    at = {step: place for place, step in enumerate(window.steps.tolist())}
+    masks: dict[str, Mask] = {}
+    low, high = window.part.low + int(window.kept[0]), window.part.low + int(window.kept[-1]) + 1
+    for step, name, _, _ in window.part.rows.reader.gaps([GapCode.NOT_OPTIMIZED.value], low, high):
+        if name in frozen and step in at:
+            masks.setdefault(name, numpy.zeros(len(at), bool))[at[step]] = True
+    ends = {name: lasting(mask[None], SOON)[0] for name, mask in masks.items()}
+    first = {name: int(window.steps[end.argmax()]) for name, end in ends.items() if end.any()}
+    return [Sighting(step, name, float(len(first))) for name, step in first.items()]
+
+
 def _is_cancelled(used: Table, names: Sequence[str]) -> Mask:
     # Is the parameter a bias whose weight has a gradient? A difference or a normalisation after the layer then cancels
     # the gradient of the bias.
@@ -131,11 +167,16 @@ def _is_cancelled(used: Table, names: Sequence[str]) -> Mask:
     weights: dict[str, list[int]] = {}
     for row, name in enumerate(used.names if biases else ()):
         if not is_bias(name):
-            weights.setdefault(name.rpartition(".")[0], []).append(row)
+            weights.setdefault(module_of(name), []).append(row)
     for at in biases:
-        rows = weights.get(names[at].rpartition(".")[0], [])
+        rows = weights.get(module_of(names[at]), [])
         found[at] = (used.some(rows).column("squares") > 0).any(axis=0)
     return found
+
+
+def module_of(parameter: str) -> str:
+    """The path of the module that has this parameter."""
+    return parameter.rpartition(".")[0]
 
 
 def is_bias(name: str) -> bool:

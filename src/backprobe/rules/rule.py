@@ -131,13 +131,15 @@ RULES = {
             0.0, NONE, ("param", "steps"),
         ),
         Rule(
-            "left_out", "a parameter requires a gradient, and no optimizer of the run has it", 0.0, NONE,
-            ("param", "steps"),
+            "left_out",
+            "a parameter requires a gradient, and no optimizer of the run has it; one that was frozen at first, in 5 "
+            "steps on end",
+            0.0, NONE, ("param", "steps"),
         ),
         Rule(
             "accumulated",
             "the first gradients of a step are added to those of the step before, which are still in .grad, untouched, "
-            "and are not cleared before the optimizer steps: of some parameter, in 3 steps on end",
+            "and are not cleared before the optimizer steps: of some parameter of it, in 3 steps on end",
             0.0, NONE, ("grad", "steps"),
         ),
         Rule(

@@ -152,7 +152,8 @@ class Unchanged:
         if seen and len(seen) == len(known) and len({one.step for one in seen}) == 1:
             headline = "no parameter changes, though they have gradients: neither '{name}' nor another"
         remedy = (
-            "whether optimizer.step() is called; the learning rate; or a dtype in which updates are lost to rounding"
+            "the learning rate, also that of a schedule; whether optimizer.step() is called; or a dtype in which "
+            "updates are lost to rounding"
         )
         yield from alert("unchanged", seen, "param.rms", headline, remedy)
 

@@ -9,7 +9,7 @@ from backprobe.backends.protocol import Backend
 from backprobe.executors import EXECUTOR
 from backprobe.probe.axes import AXIS, axes_of
 from backprobe.probe.named_values import OfNamedValues
-from backprobe.probe.request import name_of
+from backprobe.probe.request import asked_as
 from backprobe.record.brief import written
 from backprobe.record.options import Option
 from backprobe.record.typed import P
@@ -57,4 +57,4 @@ class AskedSweep(OfNamedValues[P, Sweep]):
     @property
     def call(self) -> str:
         """The text of the call, for messages."""
-        return f"bp.sweep({name_of(self.target)}, {written(self.select)}, ...)"
+        return f"bp.sweep({asked_as(self.target)}, {written(self.select)}, ...)"

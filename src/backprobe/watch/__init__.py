@@ -14,7 +14,7 @@ from backprobe.backends.watches import Fetching, FunctionWatching, Watching, Wat
 from backprobe.errors import BackprobeError, BadOption, NotFinite
 from backprobe.guard.capture import check_path
 from backprobe.markup import facts, shown
-from backprobe.probe.request import name_of, refuse_class
+from backprobe.probe.request import asked_as, name_of, refuse_class
 from backprobe.record.brief import cut, kind, written
 from backprobe.record.disk import is_full
 from backprobe.record.renamed import renamed
@@ -96,7 +96,7 @@ def watch(
     Raises BadOption, BadRun, BadName, NothingMatched and Unsupported. If the run can no longer be written, this is only
     reported as a warning, and the training continues.
     """
-    asked = f"bp.watch({name_of(model)}, {cut(written(folder))})"
+    asked = f"bp.watch({asked_as(model)}, {cut(written(folder))})"
     check_watch(locals(), asked, MODEL.format(""))
     if not isinstance(guard, bool):
         check_path(guard, f"guard={os.fspath(guard)!r}", "guard='bad-step'")
@@ -150,7 +150,7 @@ def watch_function(
 
     Raises the errors of ``bp.watch``.
     """
-    asked = f"bp.watch_function({name_of(loss_fn)}, {cut(written(folder))})"
+    asked = f"bp.watch_function({asked_as(loss_fn)}, {cut(written(folder))})"
     check_watch(locals(), asked, FUNCTION.format(""))
     options = WatchOptions(select, *flags_of(what), magnitudes=pace.histogram > 0, argnums=argnums, has_aux=has_aux)
     given = start_step, rank, tuple(sinks)

@@ -11,7 +11,7 @@ from backprobe.backends.watches import DifferentiatedLoss, LossProbe
 from backprobe.errors import BadOutput
 from backprobe.probe.function import FunctionRun
 from backprobe.probe.output import ProbedOutput
-from backprobe.probe.request import Request, name_of
+from backprobe.probe.request import Request, asked_as, name_of
 from backprobe.probe.several_outputs import AskedOutput
 from backprobe.record.brief import kind
 from backprobe.record.held import Lost
@@ -70,7 +70,7 @@ class WatchedRun(FunctionRun):
 
     def spelled(self, pattern: str | None = None) -> str:
         chosen = "" if pattern is None else f", select={pattern!r}"
-        return f"bp.watch_function({name_of(self.probe.target)}, folder{chosen})"
+        return f"bp.watch_function({asked_as(self.probe.target)}, folder{chosen})"
 
 
 def probing(

@@ -11,7 +11,7 @@ from backprobe.backends.protocol import Backend
 from backprobe.backends.refusals import refuse
 from backprobe.backends.watches import Fetching, StepListener, Watching, WatchOptions
 from backprobe.errors import BadOption, NoBackend
-from backprobe.probe.request import name_of
+from backprobe.probe.request import asked_as
 from backprobe.record.brief import kind
 from backprobe.watch.functions import probing
 
@@ -48,7 +48,7 @@ def watched_model(target: Any, asked: str) -> Watched:
             "bp.watch takes a model",
             asked=asked,
             found=kind(target),
-            next=f"bp.watch_function({name_of(target)}, folder), for a function that computes the loss"
+            next=f"bp.watch_function({asked_as(target)}, folder), for a function that computes the loss"
             if is_loss
             else "bp.watch(model, folder)",
         )

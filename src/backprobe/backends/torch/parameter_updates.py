@@ -254,7 +254,9 @@ def _optimizers(frames: Sequence[FrameType], tensors: Sequence[Tensor]) -> str:
 
 
 def _described(optimizer: Optimizer) -> str:
-    # Return the optimizer's type and learning rates, except rates that are on a device.
+    # Return the optimizer's type and learning rates, except rates that are on a device; and an epsilon of 0, with which
+    # an optimizer divides by 0 where all gradients of a number were 0.
     rates = dict.fromkeys(group.get("lr") for group in optimizer.param_groups)
     told = [f"{rate:.6g}" for rate in rates if isinstance(rate, int | float)]
-    return type(optimizer).__name__ + (f", lr {', '.join(told)}" if told else "")
+    without = ", eps 0" * any(group.get("eps") == 0 for group in optimizer.param_groups)
+    return type(optimizer).__name__ + (f", lr {', '.join(told)}" if told else "") + without

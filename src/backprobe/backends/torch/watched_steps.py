@@ -8,7 +8,7 @@ has found an overflow.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -133,8 +133,13 @@ class OptimizerSteps:
             self.stepped_parameters.clear()
             self.unread.clear()
         self.listener.end(skipped=skipped, scale=scale, uncleared=self.uncleared.count())
-        self.uncleared.step_ended(self.names if self.listener.is_measured and self.options.gradients else ())
+        self.uncleared.step_ended(self._used() if self.listener.is_measured and self.options.gradients else ())
         self.ended()
+
+    def _used(self) -> Iterable[Tensor]:
+        # The parameters whose gradients a step uses: those of the watched optimizers, if there are any.
+        held = {one for optimizer in self.options.optimizers for one in parameters(optimizer)}
+        return [one for one in self.names if one in held] if held else self.names
 
     # Methods for parameters.
 
