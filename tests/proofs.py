@@ -402,7 +402,7 @@ PROOFS = {
     "nothing_given": lambda said: said.about().is_because("nothing_given"),
     **true_of(silent, "silent", "silent.custom", "silent.parameters"),
     **true_of(lacks, "no_grad.call", "replaced.call", "not_executed.untrained", "unused.parameter", "unused.parameters",
-              "dropped", "unused.forward", "unknown.call", "unknown.parameters", "replaced.held",
+              "replaced.captured", "dropped", "unused.forward", "unknown.call", "unknown.parameters", "replaced.held",
               "replaced.twins", "replaced.twins_made"),
     **true_of(of_training("twins"), "twins_of", "optimizer_made"),
     **true_of(leads_nowhere, "unused", "unused.passed", "unused.held", "unused.value", "unknown.callers",

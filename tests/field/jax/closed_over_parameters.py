@@ -1,7 +1,7 @@
 # from: own
 # exit: 1
 # says: parameters
-# says: loss_of
+# says: 'params'
 # never: all \d+ parameters got a gradient$
 """The loss reads the parameters of the module, and not those that it is given: every gradient is 0."""
 

@@ -1,5 +1,5 @@
 # from: https://docs.jax.dev/en/latest/_autosummary/jax.lax.while_loop.html
-# exit: 3
+# exit: 1
 # says: while_loop
 # never: got a gradient
 """Newton's method until it has converged: `while_loop` has no reverse mode, and JAX says so."""

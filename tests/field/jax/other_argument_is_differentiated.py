@@ -1,6 +1,5 @@
 # from: https://github.com/jax-ml/jax/issues/1575
 # ask: explain PROGRAM:step weights='[0.5, -0.2]' x='[1.0, 2.0]'
-# says: x
 # never: every|stop_gradient
 """`jax.grad` takes the first argument, which is the data here: asked as a function, nothing in it is cut."""
 

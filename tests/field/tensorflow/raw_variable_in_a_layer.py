@@ -2,7 +2,7 @@
 # exit: 1
 # says: gain
 # says: add_weight|trainable_variables
-# never: all \d+ Variables got a gradient$
+# never: all \d+ parameters got a gradient$
 """Keras 3 does not list a `tf.Variable` that a layer holds: nobody asks for its gradient, and it stays as it was."""
 
 import keras

@@ -1,6 +1,6 @@
 # from: own
 # exit: 0
-# says: all 4 Variables got a gradient
+# says: all 4 parameters got a gradient
 # never: trainable=False|useless|exactly 0
 """Gradients of four batches are summed in Variables that are not trained, and applied once."""
 

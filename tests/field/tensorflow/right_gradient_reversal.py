@@ -1,6 +1,6 @@
 # from: https://github.com/tensorflow/tensorflow/pull/41927
 # exit: 0
-# says: all \d+ Variables got a gradient
+# says: all \d+ parameters got a gradient
 # never: wrong|useless|exactly 0
 """Gradient reversal for domains: a rule that turns the gradient round on purpose."""
 

@@ -1,6 +1,6 @@
 # from: own
 # exit: 0
-# says: all 2 Variables got a gradient
+# says: all 2 parameters got a gradient
 # never: TensorList|cuts|useless
 """A recurrence in a compiled function: its states are written into a TensorArray and stacked."""
 
