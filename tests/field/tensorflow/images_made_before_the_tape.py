@@ -2,7 +2,7 @@
 # exit: 1
 # says: generator
 # says: before
-# never: all \d+ Variables got a gradient
+# never: all \d+ parameters got a gradient
 # never: tape\.watch
 """A GAN as `Model.train_step`: the generator's tape is opened when its images are made already."""
 

@@ -1,6 +1,6 @@
 # from: https://github.com/keras-team/keras-core/issues/318
 # exit: 0
-# says: all 8 Variables got a gradient
+# says: all 8 parameters got a gradient
 # never: None|useless|exactly 0|leads? to it
 """A GAN as `Model.train_step`, as it should be: each network has a tape, and each gets its gradients."""
 
