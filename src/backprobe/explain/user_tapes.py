@@ -24,6 +24,7 @@ CODES = {
     WhyNone.OUTSIDE: "outside_tape",
     WhyNone.WATCHED_LATE: "watched_late",
     WhyNone.NOT_WATCHED: "not_watched",
+    WhyNone.NOT_TRAINABLE: "not_watched.not_trainable",
     WhyNone.NOT_FLOAT: "not_float.asked",
     WhyNone.WATCHED_AFTER: "watched_after",
     WhyNone.CONSTANT: "constant_target",

@@ -14,7 +14,8 @@ from backprobe.record.source import Source
 class WhyNone(StrEnum):
     """Why one of the program's own tapes returned None."""
 
-    NOT_WATCHED = "not_watched"  # the source is not a trainable Variable and was not passed to watch()
+    NOT_WATCHED = "not_watched"  # the source was not passed to watch(), and the tape does not watch it by itself
+    NOT_TRAINABLE = "not_trainable"  # the source is a Variable with ``trainable=False``
     OUTSIDE = "outside"  # a value on the path was computed while the tape did not record
     NOT_FLOAT = "not_float"  # the source has a dtype without derivatives
     CUT = "cut"  # an operation on the path lets no gradient through

@@ -288,7 +288,8 @@ class _Way:
             return WhyNone.NOT_FLOAT, (), ()
         is_watched = self._is_watched(number) if variable is None else variable.trainable and watches_variables
         if not is_watched and number not in self.watched:
-            return WhyNone.NOT_WATCHED, (), ()
+            is_trainable = variable is None or variable.trainable
+            return (WhyNone.NOT_WATCHED if is_trainable else WhyNone.NOT_TRAINABLE), (), ()
         cuts = self.cuts(number)
         if cuts:
             return WhyNone.CUT, (), cuts
