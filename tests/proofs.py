@@ -795,6 +795,7 @@ OF_TAPES = frozenset(
         "constant_target",
         "not_watched",
         "not_watched.variable",
+        "not_watched.rebound",
         "not_watched.not_trainable",
         "asked_for_nothing",
         "no_derivative",

@@ -73,12 +73,13 @@ class LoopPart(PlainBlock):
 
     @property
     def has_replaced_a_leaf(self) -> bool:
-        """Is a name that was bound to a leaf now bound to something else, as after ``w = w - lr * w.grad``?
+        """Is a name that was bound to a leaf, or to a Variable of TensorFlow, now bound to something else, as after
+        ``w = w - lr * w.grad``?
 
         Only values computed after the loss count. Variables computed before the loss may belong to two loops that use
         the same name.
         """
-        loss = max(self.outputs, default=-1)
+        loss = max(self._losses(), default=-1)
         return any(
             self._is_leaf(held[0]) and not self._is_leaf(held[-1])
             for held in self._bound()
@@ -104,12 +105,22 @@ class LoopPart(PlainBlock):
                 named.setdefault((where, local, leaf), []).append((count, value))
         return [[value for _, value in sorted(each, key=itemgetter(0))] for each in named.values()]
 
+    def _losses(self) -> Iterable[int]:
+        # Return the numbers of the tensors of which the program has taken gradients so far.
+        tape, captures = self.tape, self.trace.versions.captures
+        if not isinstance(tape, Differentiator):
+            return self.outputs
+        targets = tape.targets()
+        return [at for at, capture in enumerate(captures) if any(capture.source is one for one in targets)]
+
     def _capture(self, value: Value) -> Any:
         assert value.number is not None
         return self.trace.versions.captures[value.number]
 
     def _is_leaf(self, value: Value) -> bool:
         capture = self._capture(value)
+        if isinstance(self.tape, Differentiator):
+            return self.tape.is_variable(capture)
         return self.tape.is_differentiated(capture.tensor) and not self.tape.has_history(capture)
 
     def has_taken_gradients(self, differentiator: Differentiator) -> bool:
@@ -272,8 +283,7 @@ class TrainingLoop:
         passes, captures = block.passes, len(block.trace.versions.captures)
         if not block.iterations:
             block.iterations, block.so_far = 1, (passes, captures)
-            has_leaves = not isinstance(block.tape, Differentiator)
-            return has_leaves and not self.probe.options.nonfinite and block.has_replaced_a_leaf
+            return not self.probe.options.nonfinite and block.has_replaced_a_leaf
         is_new = passes > block.so_far[0]
         block.iterations += is_new
         return not is_new and captures <= block.so_far[1] + MANY

@@ -250,6 +250,10 @@ class UserTapes:
             line = one.source
             return None if line is None else CutOperation(one.operation, one.by, one.dtype, line, tuple(sorted(found)))
 
+        def variables_behind(number: int) -> tuple[int, ...]:
+            before = self.log.before([number])
+            return tuple([at for at, one in enumerate(captures) if one.is_variable and one.number in before])
+
         def every(numbers: Sequence[int]) -> tuple[int, ...]:
             return tuple([at for number in numbers for at in versions.get(number, {}).values()])
 
@@ -265,6 +269,7 @@ class UserTapes:
                     every(asked.targets),
                     asked.dtype,
                     asked.is_variable,
+                    variables=variables_behind(asked.number) if asked.why is WhyNone.NOT_WATCHED else (),
                 )
                 for asked in self.asked
             ]
