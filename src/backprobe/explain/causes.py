@@ -255,7 +255,7 @@ CAUSES = {
     "not_watched_next": "call tape.watch({plain}) in the tape before its use: a tape watches trainable Variables alone",
     "not_watched.rebound": "{text} makes a tensor of the Variable {value}, and a tape watches Variables alone: it gave "
     "None from then on",
-    "not_watched.rebound_next": "{plain}.assign({computed}), which changes the Variable and keeps it",
+    "not_watched.rebound_next": "{plain}.assign({target}), which changes the Variable and keeps it",
     "not_watched.variable": "a tape gave None for {value}, a Variable that it does not watch",
     "not_watched.variable_next": "tape.watch({plain}) in the tape before its use; or leave out "
     "watch_accessed_variables=False",

@@ -240,7 +240,7 @@ def _rebound(record: Record, one: NoneGiven) -> Finding | None:
     if not any(_local(record.entries[at]) == name for at in one.variables):
         return None
     facts = [say("asked_for", at=location(one.source))]
-    words = {"text": f"`{uncommented(entry.source)}`", "computed": entry.source.expression}
+    words = {"text": f"`{uncommented(entry.source)}`", "target": entry.source.expression}
     return finding(
         "not_watched.rebound",
         one.name,
