@@ -35,6 +35,8 @@ HERE = Path(__file__).parent
 KEY = re.compile(r"# (from|ask|exit|says|never): (.*)")
 PLACE = re.compile(r" (?:at [\w./-]+\.py:\d+(?=[ :;])|\([\w./-]+\.py:\d+\))")
 MARK = re.compile(r"#\s*<- here\b")
+APART = ("torch.jit.script", "KERAS_BACKEND", "XLA_FLAGS", "jax.config.update")
+"""What a program has that is run in a process of its own."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,8 @@ def answered(path, ask, tmp_path, monkeypatch, in_process=True):
     with in_folder(tmp_path, monkeypatch, files):
         # What scripts of PyTorch are differs where another test has imported its internal testing module, as
         # ``test_operators.py`` does.
-        if not in_process or "torch.jit.script" in path.read_text():
+        # Keras takes its backend and JAX its devices and settings once for a process.
+        if not in_process or any(each in path.read_text() for each in APART):
             command = given[1:] if words[0] == "python" else ["-m", "backprobe", *given]
             ran = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=600)
             return ran.returncode, ran.stdout + ran.stderr

@@ -441,6 +441,10 @@ class Differentiator(ABC):
     gives = "gradient()"
     """The name of the call by which programs differentiate. Messages use it for a target that no variable holds."""
 
+    def is_variable(self, capture: Any) -> bool:
+        """Is the captured object one that the framework's tapes watch by themselves?"""
+        return False
+
     def targets(self) -> Sequence[Any]:
         """Return the values that the program differentiated, except those of which only the gradient was used."""
         return ()

@@ -37,6 +37,14 @@ def is_imported(name: str) -> bool:
     return getattr(sys.modules.get(name), FILE, None) is not None
 
 
+def runs_on(library: str) -> str | None:
+    """Return the framework that an imported library of several frameworks computes with, as Keras does; None if the
+    library is not imported, or has only one.
+    """
+    backend = getattr(getattr(sys.modules.get(library), "config", None), "backend", None)
+    return backend() if callable(backend) else None
+
+
 def load_arrays(name: str) -> Arrays:
     """Return the ``Arrays`` of the framework with this name, or those of NumPy. Raises NoBackend."""
     if name in BACKENDS:

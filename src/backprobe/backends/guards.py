@@ -186,8 +186,12 @@ class GuardedGradient(Repeatable, Protocol):
     """The function's value, or its gradients by the names that a recording uses."""
 
     @abstractmethod
-    def unused(self) -> set[str]:
-        """Return the names of differentiated values that the function does not use; empty if this is not known."""
+    def unused(self) -> Mapping[str, Source | None]:
+        """Return the differentiated values that the function does not use, by name; empty if this is not known.
+
+        Each has the line at which the function reads the same array from elsewhere, such as a global variable; None if
+        there is no such line.
+        """
 
     @abstractmethod
     def stopping(self, names: Collection[str]) -> Mapping[str, Sequence[tuple[str, Source | None]]]:

@@ -253,8 +253,16 @@ CAUSES = {
     "around this line, shows the lines that compute it",
     "not_watched": "a tape gave None for {value}, which it does not watch",
     "not_watched_next": "call tape.watch({plain}) in the tape before its use: a tape watches trainable Variables alone",
+    "not_watched.rebound": "{text} makes a tensor of the Variable {value}, and a tape watches Variables alone: it gave "
+    "None from then on",
+    "not_watched.rebound_next": "{plain}.assign({target}), which changes the Variable and keeps it",
     "not_watched.variable": "a tape gave None for {value}, a Variable that it does not watch",
-    "not_watched.variable_next": "trainable=True where it is made, or tape.watch({plain}) in the tape before its use",
+    "not_watched.variable_next": "tape.watch({plain}) in the tape before its use; or leave out "
+    "watch_accessed_variables=False",
+    "not_watched.not_trainable": "a tape gave None for {value}: it has trainable=False, and a tape watches trainable "
+    "Variables alone",
+    "not_watched.not_trainable_next": "trainable=True where it is made, if it should be trained; else leave it out of "
+    "what the tape is asked for: a model has trainable_variables beside variables",
     "not_float.asked": "{giver} gave None for {value}: its dtype is {dtype}, and only floating-point and complex "
     "values have derivatives",
     "not_float.asked_next": "make it with a floating-point dtype, tf.Variable([1.0, 2.0])",

@@ -28,6 +28,7 @@ from backprobe.record.entries import GradStatus
 from backprobe.record.training import ModuleRan, Stray, Training, Unregistered, Untrained
 
 NAMED_ALONE = (Stray.PARAMETER, Stray.CONSTANT, Stray.BUFFER)
+UNREAD = (ModuleRan.NEVER_READ, ModuleRan.CAPTURED)
 MOST = 12  # the largest number of parameters that a finding lists
 
 
@@ -49,7 +50,7 @@ def trained_leaves(flow: Dataflow) -> set[int]:
     if training is None:
         return states
     lacking = {one.own for one in training.untrained if _is_entry_alone(one)}
-    unread = {one.name for one in training.untrained if one.ran is ModuleRan.NEVER_READ}
+    unread = {one.name for one in training.untrained if one.ran in UNREAD}
     given = _given(flow)
     return states | {
         at
@@ -160,6 +161,9 @@ def _by_facts(flow: Dataflow, one: Untrained, are_several: bool) -> Iterator[Fin
         yield said(flow, "not_executed.untrained", one.name, None, module=repr(one.module), kind=one.kind)
     elif one.ran is ModuleRan.REPLACED:
         yield from _by_others(flow, one)
+    elif one.ran is ModuleRan.CAPTURED:
+        argument = repr(one.name.partition(".")[0])
+        yield said(flow, "replaced.captured", one.name, one.calls[0], argument=argument)
     elif one.ran is ModuleRan.NEVER_READ:
         yield said(flow, "unused.parameters" if are_several else "unused.parameter", one.name, None)
     elif one.ran is ModuleRan.OWN and not one.calls:

@@ -42,11 +42,13 @@ SENTENCES = {
     "not_executed.untrained_next": "call it where its result goes into the loss;\n"
     "or leave it out of the model, or freeze it with {freeze}, if that is intended",
     "unused.parameter": "nothing is computed from {name}",
-    "unused.parameter_next": "use it in what the loss is computed from; or, if that is intended, freeze it with "
-    "{freeze}",
+    "unused.parameter_next": "use it in what the loss is computed from; or, if that is intended, {leave_it}",
     "unused.parameters": "nothing is computed from these parameters",
-    "unused.parameters_next": "use them in what the loss is computed from; or, if that is intended, freeze them with "
-    "{freeze}",
+    "unused.parameters_next": "use them in what the loss is computed from; or, if that is intended, {leave_them}",
+    "replaced.captured": "this line reads arrays from outside the function, and not from the argument {argument}, "
+    "which has the same arrays",
+    "replaced.captured_next": "compute it from {argument}: only arguments are differentiated, and all other arrays are "
+    "constants",
     "dropped": "the result of {call} is not used",
     "dropped_next": "use it in what the loss is computed from",
     "unused.forward": "{name} is not mentioned in the forward() of {module}",

@@ -14,9 +14,9 @@ from backprobe.explain.cut_findings import cuts_before
 from backprobe.explain.instead import SIDES, value_at
 from backprobe.explain.text import finding, instead_of_flat, say
 from backprobe.findings.known import Known
-from backprobe.findings.phrasing import listed, location
+from backprobe.findings.phrasing import listed, location, uncommented
 from backprobe.findings.report import Finding, grouped
-from backprobe.record.entries import GradStatus, Record
+from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.none_gradients import CutBy, CutOperation, NoneGiven, WhyNone
 from backprobe.record.source import Source
 
@@ -24,6 +24,7 @@ CODES = {
     WhyNone.OUTSIDE: "outside_tape",
     WhyNone.WATCHED_LATE: "watched_late",
     WhyNone.NOT_WATCHED: "not_watched",
+    WhyNone.NOT_TRAINABLE: "not_watched.not_trainable",
     WhyNone.NOT_FLOAT: "not_float.asked",
     WhyNone.WATCHED_AFTER: "watched_after",
     WhyNone.CONSTANT: "constant_target",
@@ -224,7 +225,37 @@ def _is_within(line: Source, statement: Source) -> bool:
     return line.file == statement.file and statement.line <= line.line <= statement.line + length
 
 
+def _rebound(record: Record, one: NoneGiven) -> Finding | None:
+    # The finding at the line that bound the name of a Variable to a tensor computed from it.
+    entry = None if one.at is None else record.entries[one.at]
+    if entry is None or entry.source is None:
+        return None
+    name = _local(entry)
+    if not any(_local(record.entries[at]) == name for at in one.variables):
+        return None
+    facts = [say("asked_for", at=location(one.source))]
+    words = {"text": f"`{uncommented(entry.source)}`", "target": entry.source.expression}
+    return finding(
+        "not_watched.rebound",
+        one.name,
+        entry.source,
+        record.framework,
+        facts=facts,
+        value=repr(name),
+        plain=name,
+        **words,
+    )
+
+
+def _local(entry: Entry) -> str:
+    # Return the name of an entry without the number of its binding.
+    return entry.name.partition("#")[0]
+
+
 def _finding(record: Record, one: NoneGiven) -> Finding:
+    rebound = _rebound(record, one) if one.why is WhyNone.NOT_WATCHED else None
+    if rebound is not None:
+        return rebound
     outside = record.entries[one.outside[-1]] if one.outside else None
     facts = [say("asked_for", at=location(one.source))]
     if one.at is not None and record.entries[one.at].status is GradStatus.OK and not one.in_graph:

@@ -38,7 +38,7 @@ class ScriptMemory:
 
     def run(self, arguments: Sequence[str], spec: ModuleSpec | None = None) -> None:
         """Run the script. Its errors are raised here, including SystemExit. Raises NoBackend and Unsupported."""
-        self.backend = load_backend(frameworks_of(str(arguments[0]), None)[0])
+        self.backend = load_backend(frameworks_of(str(arguments[0]), None)()[0])
         self.arguments, self.spec, self.beginning = arguments, spec, Beginning()
         started = time.process_time()
         try:

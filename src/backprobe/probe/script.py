@@ -17,6 +17,7 @@ from typing import Any
 
 from backprobe.backends.capabilities import Differentiator
 from backprobe.backends.dialects import DIALECTS, dialect_of
+from backprobe.backends.discover import runs_on
 from backprobe.backends.protocol import Backend
 from backprobe.backends.useless import UselessGradients
 from backprobe.errors import BackprobeError
@@ -68,17 +69,29 @@ def imported(tree: ast.Module) -> set[str]:
     return {name.partition(".")[0] for name in named}
 
 
-def frameworks_of(file: str, asked: str | None) -> list[str]:
-    """Return the frameworks to observe: the requested one, or all, beginning with those that the script itself
-    imports.
+def frameworks_of(file: str, asked: str | None) -> Callable[[], Sequence[str]]:
+    """Return a function for the frameworks to observe: the requested one, or all, beginning with those that the script
+    itself imports, also by a library that computes with them.
     """
     if asked is not None:
-        return [asked]
+        return lambda: [asked]
     try:
         own = imported(ast.parse(Path(file).read_bytes()))
     except (SyntaxError, ValueError):
         own = set()
-    return sorted(DIALECTS, key=lambda name: own.isdisjoint((name, *DIALECTS[name].libraries)))
+
+    libraries = own.intersection(one for dialect in DIALECTS.values() for one in dialect.libraries)
+
+    def ordered() -> Sequence[str]:
+        known = {library: runs_on(library) for library in libraries}
+
+        def is_own(name: str) -> bool:
+            by_library = any(known[one] in (None, name) for one in libraries.intersection(DIALECTS[name].libraries))
+            return name in own or name in known.values() or by_library
+
+        return sorted(DIALECTS, key=lambda name: not is_own(name))
+
+    return ordered
 
 
 class ScriptBlock(LoopPart):

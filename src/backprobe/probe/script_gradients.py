@@ -32,7 +32,8 @@ from backprobe.record.containers import leaves
 from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.quoted_errors import first_line
 from backprobe.record.reasons import Reason
-from backprobe.record.training import ModuleRan, Training, Untrained
+from backprobe.record.source import Source
+from backprobe.record.training import ModuleCall, ModuleRan, Training, Untrained
 from backprobe.recording import Recording
 
 RAISED = "where {} traces this line, it raises {}"
@@ -214,7 +215,7 @@ def _small(arrays: Arrays, there: Sequence[Entry]) -> list[str]:
 
 
 def counted(
-    record: Record, wrt: frozenset[str], unused: Collection[str], trained: Collection[str] | None = None
+    record: Record, wrt: frozenset[str], unused: Mapping[str, Source | None], trained: Collection[str] | None = None
 ) -> Record:
     """Return the record, with the facts about which parameters were trained. The parameters are the differentiated
     arguments.
@@ -233,7 +234,7 @@ def counted(
         record = record.with_entries(frozen)
     untrained = tuple(
         [
-            Untrained(one.name, "", "", ModuleRan.NEVER_READ)
+            _unread(one.name, unused[one.name])
             if one.name in unused
             else Untrained(one.name, "", "", ModuleRan.UNKNOWN, own=at)
             for at, one in floating
@@ -243,3 +244,10 @@ def counted(
     if not floating:
         return record
     return replace(record, training=Training(len(floating), untrained=untrained))
+
+
+def _unread(name: str, line: Source | None) -> Untrained:
+    # An argument that the function does not use, although it may read the same array on this line.
+    if line is None:
+        return Untrained(name, "", "", ModuleRan.NEVER_READ)
+    return Untrained(name, "", "", ModuleRan.CAPTURED, calls=(ModuleCall(line, line.text.strip()),))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from importlib.machinery import ModuleSpec
 from itertools import takewhile
@@ -44,6 +44,8 @@ Over = Callable[["LoopPart", BaseException | None], bool]
 """Called with each block that has ended, and with the error that ended it, if any. Returns whether to stop
 recording.
 """
+Frameworks = Callable[[], Iterable[str]]
+"""Returns the frameworks that the program may use, the likeliest first."""
 
 
 class Stopped(SystemExit):
@@ -72,12 +74,13 @@ class LoopPart(PlainBlock):
 
     @property
     def has_replaced_a_leaf(self) -> bool:
-        """Is a name that was bound to a leaf now bound to something else, as after ``w = w - lr * w.grad``?
+        """Is a name that was bound to a leaf, or to a Variable of TensorFlow, now bound to something else, as after
+        ``w = w - lr * w.grad``?
 
         Only values computed after the loss count. Variables computed before the loss may belong to two loops that use
         the same name.
         """
-        loss = max(self.outputs, default=-1)
+        loss = max(self._losses(), default=-1)
         return any(
             self._is_leaf(held[0]) and not self._is_leaf(held[-1])
             for held in self._bound()
@@ -103,12 +106,22 @@ class LoopPart(PlainBlock):
                 named.setdefault((where, local, leaf), []).append((count, value))
         return [[value for _, value in sorted(each, key=itemgetter(0))] for each in named.values()]
 
+    def _losses(self) -> Iterable[int]:
+        # Return the numbers of the tensors of which the program has taken gradients so far.
+        tape, captures = self.tape, self.trace.versions.captures
+        if not isinstance(tape, Differentiator):
+            return self.outputs
+        targets = tape.targets()
+        return [at for at, capture in enumerate(captures) if any(capture.source is one for one in targets)]
+
     def _capture(self, value: Value) -> Any:
         assert value.number is not None
         return self.trace.versions.captures[value.number]
 
     def _is_leaf(self, value: Value) -> bool:
         capture = self._capture(value)
+        if isinstance(self.tape, Differentiator):
+            return self.tape.is_variable(capture)
         return self.tape.is_differentiated(capture.tensor) and not self.tape.has_history(capture)
 
     def has_taken_gradients(self, differentiator: Differentiator) -> bool:
@@ -125,12 +138,19 @@ class TrainingLoop:
     """Opens and closes blocks while the program runs in this thread."""
 
     def __init__(
-        self, probe: Request, file: str, over: Over, opened: Opened = LoopPart, frameworks: Sequence[str] = (*BACKENDS,)
+        self,
+        probe: Request,
+        file: str,
+        over: Over,
+        opened: Opened = LoopPart,
+        frameworks: Frameworks = lambda: BACKENDS,
     ) -> None:
         self.probe, self.over, self.opened, self.frameworks = probe, over, opened, frameworks
         self.home = home(file)
         self.block: LoopPart | None = None
         self.tracer: Any = None  # the tracer of the open block
+        # the function of the program that a library's loop has called, and that has run backward in the open block
+        self.step: FrameType | None = None
         self.count = 0  # the number of blocks opened so far
         self.before: Any = None  # the thread's earlier trace function
         # The frame in which recording started, and the trace function that this frame had before.
@@ -175,7 +195,7 @@ class TrainingLoop:
 
     def close(self, error: BaseException | None) -> None:
         """End the open block, with the error that ended it, if any."""
-        block, self.block = self.block, None
+        block, self.block, self.step = self.block, None, None
         if block is not None:
             block.exit(error)
             self.is_stopped = self.over(block, error) or self.is_stopped
@@ -184,7 +204,7 @@ class TrainingLoop:
         """Begin a block in a frame, if a framework with blocks is imported and the source of the frame can be read.
         Returns whether it began.
         """
-        framework = next((one for one in self.frameworks if is_imported(one)), None)
+        framework = next((one for one in self.frameworks() if is_imported(one)), None)
         if framework is None or not _can_hold(frame.f_code):
             return False
         backend = load_backend(framework)
@@ -228,12 +248,20 @@ class TrainingLoop:
 
     def passed(self, calling: FrameType) -> None:
         """Called when the program has run backward. If a library called backward, for example in ``fit``, the block
-        ends here, because the loop is not in the program's code. Raises Stopped.
+        ends here, because the loop is not in the program's code. If the library called a function of the program that
+        runs backward, such as a ``train_step``, the block ends with that function. Raises Stopped.
         """
         block = self.block
         if block is None or not _is_of_library(calling, block.frame):
             return
-        frame = block.frame
+        self.step = _step_of_program(calling, block.frame)
+        if self.step is None:
+            self.end_step()
+
+    def end_step(self) -> None:
+        """End the block after a step of a library's training loop, and begin the next. Raises Stopped."""
+        assert self.block is not None
+        frame = self.block.frame
         self.close(None)
         if self.is_stopped:
             raise Stopped
@@ -256,8 +284,7 @@ class TrainingLoop:
         passes, captures = block.passes, len(block.trace.versions.captures)
         if not block.iterations:
             block.iterations, block.so_far = 1, (passes, captures)
-            has_leaves = not isinstance(block.tape, Differentiator)
-            return has_leaves and not self.probe.options.nonfinite and block.has_replaced_a_leaf
+            return not self.probe.options.nonfinite and block.has_replaced_a_leaf
         is_new = passes > block.so_far[0]
         block.iterations += is_new
         return not is_new and captures <= block.so_far[1] + MANY
@@ -307,6 +334,8 @@ class _FrameTracer:
             self.error = arg[1].with_traceback(arg[2])
         elif event == "return" and loop.block is not None and loop.block.frame is frame:
             loop.close(None if _returns(frame) else self.error)
+        elif event == "return" and loop.step is frame and loop.block is not None and _returns(frame):
+            loop.end_step()
         return self
 
     def _is_jump(self, frame: FrameType) -> bool:
@@ -341,6 +370,13 @@ def _is_of_library(calling: FrameType, until: FrameType | None) -> bool:
     # Does a frame between these two belong to a library that has its own training loop?
     between = takewhile(lambda frame: frame is not until, callers(calling))
     return any(package(frame.f_code.co_filename) in LOOPING for frame in between)
+
+
+def _step_of_program(calling: FrameType, until: FrameType | None) -> FrameType | None:
+    # Return the outermost frame of the program between these two, without those that call the library.
+    between = [*takewhile(lambda frame: frame is not until, callers(calling))]
+    inner = takewhile(lambda frame: package(frame.f_code.co_filename) not in LOOPING, between)
+    return next((one for one in reversed([*inner]) if package(one.f_code.co_filename) is None), None)
 
 
 @by_code(4096)

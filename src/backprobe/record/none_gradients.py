@@ -14,7 +14,8 @@ from backprobe.record.source import Source
 class WhyNone(StrEnum):
     """Why one of the program's own tapes returned None."""
 
-    NOT_WATCHED = "not_watched"  # the source is not a trainable Variable and was not passed to watch()
+    NOT_WATCHED = "not_watched"  # the source was not passed to watch(), and the tape does not watch it by itself
+    NOT_TRAINABLE = "not_trainable"  # the source is a Variable with ``trainable=False``
     OUTSIDE = "outside"  # a value on the path was computed while the tape did not record
     NOT_FLOAT = "not_float"  # the source has a dtype without derivatives
     CUT = "cut"  # an operation on the path lets no gradient through
@@ -69,8 +70,8 @@ class NoneGiven:
     ``name`` is the printed name of the entry ``at`` whose gradient was requested, or the framework's name for a
     Variable without an entry. ``outside`` are entries on the path that were computed while the tape was not recording,
     and ``cuts`` are operations on the path that let no gradient through. ``targets`` are the values that the tape
-    differentiated, and ``dtype`` is the dtype of the requested source. ``in_graph`` is True if a session's graph was
-    differentiated instead of a tape.
+    differentiated, and ``dtype`` is the dtype of the requested source. ``variables`` are the Variables that it was
+    computed from. ``in_graph`` is True if a session's graph was differentiated instead of a tape.
     """
 
     at: Position | None
@@ -83,6 +84,7 @@ class NoneGiven:
     dtype: str = ""
     is_variable: bool = False
     in_graph: bool = False
+    variables: tuple[Position, ...] = ()
 
 
 class WhyEmpty(StrEnum):

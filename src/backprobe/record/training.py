@@ -33,6 +33,7 @@ class ModuleRan(StrEnum):
     RETURNED_NONE = "returned_none"
     CUT_SHORT = "cut_short"  # backward() raised an error before it reached the parameter
     NEVER_READ = "never_read"  # the module ran, or may have run, and never read the parameter
+    CAPTURED = "captured"  # the lines in ``calls`` read the same array, though not as the differentiated argument
     UNKNOWN = "unknown"
 
 

@@ -61,6 +61,8 @@ DIALECT = Dialect(
     flat_cut="zero_derivative",
     remedies={
         "freeze": "jax.lax.stop_gradient",
+        "leave_it": "leave it out of what is differentiated",
+        "leave_them": "leave them out of what is differentiated",
         "tensor": "an array of one element",
         "join": "jnp.stack([...]) or jnp.concatenate([...]) of arrays, jnp.copy() for a copy",
         "where": "jnp.where",

@@ -68,6 +68,8 @@ DIALECT = Dialect(
     has_named_nodes=True,
     remedies={
         "freeze": "trainable = False",
+        "leave_it": "freeze it with trainable = False",
+        "leave_them": "freeze them with trainable = False",
         "tensor": "a tensor of one element",
         "join": "tf.stack([...]) or tf.concat([...], 0) of tensors, tf.identity() for a copy",
         "where": "tf.where",

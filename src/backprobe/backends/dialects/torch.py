@@ -57,6 +57,8 @@ DIALECT = Dialect(
     requires_on_tensors=True,
     remedies={
         "freeze": "requires_grad_(False)",
+        "leave_it": "freeze it with requires_grad_(False)",
+        "leave_them": "freeze them with requires_grad_(False)",
         "tensor": "a tensor of one element",
         "join": "torch.stack([...]) or torch.cat([...]) of tensors, clone() for a copy",
         "where": "torch.where",

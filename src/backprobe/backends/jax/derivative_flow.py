@@ -29,11 +29,22 @@ def stopping(closed: ClosedJaxpr, inputs: Collection[int]) -> dict[int, list[tup
     arriving = NONE.union(*walk.through(closed.jaxpr, given))
     found: dict[int, list[tuple[str, Source | None]]] = {}
     for equation, key in dict.fromkeys(walk.stopped):
-        traceback = equation.source_info.traceback
-        line = None if traceback is None else users_line_of(traceback.as_python_traceback())
         if key not in arriving:
-            found.setdefault(key, []).append((equation.primitive.name, line))
+            found.setdefault(key, []).append((equation.primitive.name, _line_of(equation)))
     return found
+
+
+def lines_of_constants(closed: ClosedJaxpr) -> dict[int, Source]:
+    """Return the line that first reads each array which the function takes from elsewhere, by the array's id."""
+    held = {id(var): id(array) for var, array in zip(closed.jaxpr.constvars, closed.consts, strict=True)}
+    read = [(held.get(id(var)), equation) for equation in closed.jaxpr.eqns for var in equation.invars]
+    lines = [(array, _line_of(equation)) for array, equation in reversed(read) if array is not None]
+    return {array: line for array, line in lines if line is not None}
+
+
+def _line_of(equation: Any) -> Source | None:
+    traceback = equation.source_info.traceback
+    return None if traceback is None else users_line_of(traceback.as_python_traceback())
 
 
 class _Derivatives(Walk):

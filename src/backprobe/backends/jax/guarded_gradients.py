@@ -26,7 +26,7 @@ import jax
 from backprobe.backends.guarding import Guarding, Heard
 from backprobe.backends.guards import GuardedGradient, GuardListener, Repeatable
 from backprobe.backends.jax import models, private
-from backprobe.backends.jax.derivative_flow import stopping
+from backprobe.backends.jax.derivative_flow import lines_of_constants, stopping
 from backprobe.backends.jax.guarded_pullbacks import Of, asked_by_program, output_and_cotangent
 from backprobe.backends.jax.guarded_values import at_element, element_of, has_numbers, unfit
 from backprobe.backends.jax.tensors import is_floating
@@ -163,10 +163,11 @@ class JaxGuardedGradient(RunAgain, GuardedGradient):
         ]
         return tuple(args), jax.tree.map(at, self.given[1])
 
-    def unused(self) -> set[str]:
-        names, closed, _ = self._traced
-        used = private.read_by(closed.jaxpr)
-        return {name for name, var in zip(names, closed.jaxpr.invars, strict=True) if id(var) not in used}
+    def unused(self) -> Mapping[str, Source | None]:
+        names, closed, inputs = self._traced
+        used, captured = private.read_by(closed.jaxpr), lines_of_constants(closed)
+        every = zip(names, closed.jaxpr.invars, inputs, strict=True)
+        return {name: captured.get(id(array)) for name, var, array in every if id(var) not in used}
 
     def stopping(self, names: Collection[str]) -> dict[str, list[tuple[str, Source | None]]]:
         known, closed, _ = self._traced
@@ -318,12 +319,13 @@ class GradientHearing(Guarding):
     def _look(self, gradient: JaxGuardedGradient, named: Mapping[str, Any], is_value: bool) -> None:
         if not gradient.is_concerned() or not self.heard.came(with_numbers=all(map(has_numbers, named.values()))):
             return
-        bad = self.unfit({name: leaf for name, leaf in named.items() if is_value or self.listener.is_read(name)})
-        if bad or (self.listener.every and not is_value):
-            gradient.element = element_of(named[next(iter(bad or named))]) if named else None
-            gradient.left = named
-            with self.repeating(), self.resting(), self._no_step():
-                self.listener.gradient(gradient, bad, is_value)
+        with private.outside():
+            bad = self.unfit({name: leaf for name, leaf in named.items() if is_value or self.listener.is_read(name)})
+            if bad or (self.listener.every and not is_value):
+                gradient.element = element_of(named[next(iter(bad or named))]) if named else None
+                gradient.left = named
+                with self.repeating(), self.resting(), self._no_step():
+                    self.listener.gradient(gradient, bad, is_value)
 
 
 def code_of(function: Any) -> Any:

@@ -35,6 +35,9 @@ BACKWARD: Callable[..., Any] | None = UndefinedPrimal and NAMES.optional("jax._s
 LINEARIZATIONS: Any = NAMES.optional("jax._src.interpreters.ad.primitive_linearizations", otherwise={})
 """The rules by which newer releases linearize primitives."""
 
+outside: Callable[[], AbstractContextManager[Any]] = NAMES.optional("jax.core.eval_context", otherwise=nullcontext)
+"""Inside this context, operations on arrays are no part of a transformation that is running."""
+
 Jit = type(jax.jit(lambda: 0))
 """The type of a function made by ``jax.jit``."""
 
@@ -53,6 +56,14 @@ def carried(value: Any, trace: Any) -> Any:
             return value
         value = next((getattr(value, name) for name in INSIDE if hasattr(value, name)), None)
     return None
+
+
+def of_devices(value: Any) -> Any | None:
+    """Return the numbers of a tracer inside an uncompiled ``pmap`` or ``shard_map``, where the first axis counts the
+    devices; None for any other value.
+    """
+    trace = getattr(value, "_trace", None) if isinstance(value, jax.core.Tracer) else None
+    return getattr(value, "val", None) if type(trace).__name__ == "ShardMapTrace" else None
 
 
 def trace_of(tracer: Any) -> Any:

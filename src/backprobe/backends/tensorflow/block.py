@@ -248,6 +248,9 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
     def has_history(self, capture: Capture) -> bool:
         return capture.is_followed
 
+    def is_variable(self, capture: Capture) -> bool:
+        return capture.is_variable and capture.is_followed
+
     def made(self, tensor: Any) -> int:
         """Return 0 for gradients that the program computed itself, because they are rarely the value of interest."""
         position = self.log.made_at(self.identity(tensor))

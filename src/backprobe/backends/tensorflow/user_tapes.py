@@ -251,6 +251,10 @@ class UserTapes:
             line = one.source
             return None if line is None else CutOperation(one.operation, one.by, one.dtype, line, tuple(sorted(found)))
 
+        def variables_behind(number: int) -> tuple[int, ...]:
+            before = self.log.before([number])
+            return tuple([at for at, one in enumerate(captures) if one.is_variable and one.number in before])
+
         def every(numbers: Sequence[int]) -> tuple[int, ...]:
             return tuple([at for number in numbers for at in versions.get(number, {}).values()])
 
@@ -266,6 +270,7 @@ class UserTapes:
                     every(asked.targets),
                     asked.dtype,
                     asked.is_variable,
+                    variables=variables_behind(asked.number) if asked.why is WhyNone.NOT_WATCHED else (),
                 )
                 for asked in self.asked
             ]
@@ -289,7 +294,8 @@ class _Way:
             return WhyNone.NOT_FLOAT, (), ()
         is_watched = self._is_watched(number) if variable is None else variable.trainable and watches_variables
         if not is_watched and number not in self.watched:
-            return WhyNone.NOT_WATCHED, (), ()
+            is_trainable = variable is None or variable.trainable
+            return (WhyNone.NOT_WATCHED if is_trainable else WhyNone.NOT_TRAINABLE), (), ()
         cuts = self.cuts(number)
         if cuts:
             return WhyNone.CUT, (), cuts
