@@ -2,7 +2,6 @@
 # exit: 3
 # says: detach
 # says: state
-# never: retain_graph=True
 # The state of the last sequence has its graph, of which backward has kept nothing.
 import torch
 from torch import nn
