@@ -1,7 +1,8 @@
 """Scripts that compile functions: the compiler leaves what observes the operations alone."""
 
-import prepared
 import pytest
+
+import prepared
 
 SCRIPT = """\
 import torch

@@ -32,7 +32,7 @@ from backprobe.probe.training_loop import LoopPart, Stopped, TrainingLoop
 from backprobe.record.brief import place
 from backprobe.record.entries import Record
 from backprobe.record.nonfinite import BEFORE as HELD_BEFORE
-from backprobe.record.training import ModuleRan, Training
+from backprobe.record.training import ModuleRan, Training, Untrained
 from backprobe.recording import Recording
 from backprobe.recording.block import BlockRecording
 
@@ -59,15 +59,7 @@ USED_LATER = "parameters that got no gradient in an earlier iteration got one in
 UNUSED = "none of these parameters got a gradient in any of {} iterations"
 NEVER = "no module of these was called in any of {} iterations"
 HAD_EARLIER = "these got a gradient in an earlier iteration, and none in this one: {}"
-LATE = (
-    ModuleRan.UNKNOWN,
-    ModuleRan.CALLED,
-    ModuleRan.PARTLY,
-    ModuleRan.OWN,
-    ModuleRan.NOT_CALLED,
-    ModuleRan.NEVER_READ,
-)
-"""What became of parameters that one iteration may do without, as those of a first state do."""
+UNUSED_NOW = (ModuleRan.PARTLY, ModuleRan.OWN, ModuleRan.NOT_CALLED, ModuleRan.NEVER_READ)
 
 
 def imported(tree: ast.Module) -> set[str]:
@@ -269,7 +261,7 @@ class Script:
         if before is None or training is None or before.count != training.count:
             return record, []
         lacked = {one.name for one in before.untrained}
-        had = [one for one in training.untrained if one.name not in lacked and one.ran in LATE]
+        had = [one for one in training.untrained if one.name not in lacked and _is_unused_now(one)]
         if not had:
             return record, []
         kept = tuple([one for one in training.untrained if one not in had])
@@ -374,6 +366,11 @@ class Script:
             )
             return Report(heading, (), tuple(self.before))
         return self.last
+
+
+def _is_unused_now(one: Untrained) -> bool:
+    # Has this iteration computed nothing from the parameter? The line of a tensor of no model is that of its optimizer.
+    return not one.carriers and (one.ran is ModuleRan.UNKNOWN or (one.ran in UNUSED_NOW and not one.calls))
 
 
 def _numbers(record: Record, backend: Backend) -> list[float]:

@@ -132,6 +132,11 @@ class Ways(ABC, Generic[Value, Step]):
     def cancelled(self) -> Collection[Value]:
         """The values at which the incoming gradients cancel."""
 
+    @property
+    def silenced(self) -> Collection[Value]:
+        """The values of which a hook of the program has made the incoming gradient 0."""
+        return ()
+
     @abstractmethod
     def maker(self, value: Value) -> Step | None:
         """Return the step that computed a value."""
@@ -164,11 +169,15 @@ class Ways(ABC, Generic[Value, Step]):
     def cancelling(self, value: Value) -> End:
         """Return the end of a path at a value at which the incoming gradients cancel."""
 
+    def silencing(self, value: Value) -> End:
+        """Return the end of a path at a value of which a hook has made the gradient 0."""
+        raise NotImplementedError
+
     def reached(self, roots: Iterable[Value]) -> set[Value]:
         """Return the values that receive a gradient from these roots, without those whose gradient is 0 or only
         rounding error.
         """
-        cancelled, pending = self.cancelled, [*roots]
+        cancelled, pending = {*self.cancelled, *self.silenced}, [*roots]
         found = set(pending)
         while pending:
             step = self.maker(pending.pop())
@@ -188,9 +197,12 @@ class Ways(ABC, Generic[Value, Step]):
 
     def ends(self, leaf: Value, users: Mapping[Value, Collection[tuple[Step, int]]]) -> set[End]:
         """Return the ends of all paths to a value along which gradients vanish."""
-        cancelled, found, pending, visited = self.cancelled, set[End](), [leaf], {leaf}
+        cancelled, silenced, found, pending, visited = self.cancelled, self.silenced, set[End](), [leaf], {leaf}
         while pending:
             value = pending.pop()
+            if value in silenced:
+                found.add(self.silencing(value))
+                continue
             if value in cancelled:
                 found.add(self.cancelling(value))
                 continue

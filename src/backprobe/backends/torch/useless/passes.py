@@ -11,7 +11,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 from weakref import ref
 
@@ -23,9 +23,10 @@ from backprobe.backends.torch import graph, saved_tensors
 from backprobe.backends.torch.graph import LEAF, Key
 from backprobe.backends.torch.private import DisableTorchDispatch
 from backprobe.backends.torch.tensors import is_plain
-from backprobe.backends.useless import CANCELS, FLAT, TIMES_ZERO, End
+from backprobe.backends.useless import CANCELS, FLAT, HOOKED, NOT_SENT, TIMES_ZERO, End
 from backprobe.backends.useless.leaves import Leaves
 from backprobe.backends.useless.ways import BY_CHANCE, FAINT, Sum, Ways, is_rounding
+from backprobe.backends.user_lines import source_at
 
 SQUARED = 1e15
 """Numbers up to this limit, and their inverses, can be squared in single precision."""
@@ -60,6 +61,9 @@ class SeenByBackward:
     # places where only rounding errors remain, because the operation removes exactly the gradient that arrived
     hidden: set[int] = field(default_factory=set)
     without: set[int] = field(default_factory=set)  # places of inputs that do not affect the result
+    empty: set[int] = field(default_factory=set)  # places of sums that are exactly 0, by chance or always
+    unsent: set[int] = field(default_factory=set)  # places to which random numbers, too, are sent as exactly 0
+    got: bool = False  # has any gradient come to the node, maybe of 0?
 
     def is_over(self, at: int) -> bool | None:
         """Is the gradient that was passed on at this place 0, or only rounding? None if no gradient was passed on."""
@@ -90,13 +94,15 @@ class ObservedPass(Ways[Key, Node]):
             if count > 1 and edge[0] is not None
         }
         self.handles: list[Any] = []
+        self.zero_leaves: set[Node] = set()  # nodes of leaves at which a gradient of 0 has arrived
 
     def listen(self, arrived: Callable[[Tensor, Tensor], None], leaves: Iterable[Tensor] | None) -> None:
         """Measure the gradients that arrive at leaves, and examine each node on a path to ``leaves``. None means all
         leaves.
         """
         for node, leaf in self.leaves.items():
-            self.handles.append(node.register_prehook(self._guarded(partial(_take, arrived, leaf))))
+            took = partial(_take, self._arrived(node, arrived), leaf)
+            self.handles.append(node.register_prehook(self._guarded(took)))
         wanted = {*map(id, self.leaves.values() if leaves is None else leaves)}
         places = {node: (at, node.name()) for at, node in enumerate(self.nodes)}
         for node in self._leading({node for node, leaf in self.leaves.items() if id(leaf) in wanted}):
@@ -105,6 +111,14 @@ class ObservedPass(Ways[Key, Node]):
                 is_tried = places[node] in self.tried and not graph.is_custom(node)
                 given, gave = partial(self._given, node, is_tried), partial(self._gave, node)
                 self.handles += [node.register_prehook(self._guarded(given)), node.register_hook(self._guarded(gave))]
+
+    def _arrived(self, node: Node, arrived: Callable[[Tensor, Tensor], None]) -> Callable[[Tensor, Tensor], None]:
+        def came(leaf: Tensor, gradient: Tensor) -> None:
+            if is_plain(gradient) and not _largest(gradient):
+                self.zero_leaves.add(node)
+            arrived(leaf, gradient)
+
+        return came
 
     def _guarded(self, hook: Callable[..., None]) -> Callable[..., None]:
         # If a hook fails, the program's backward continues, and nothing more is reported about the pass.
@@ -123,7 +137,11 @@ class ObservedPass(Ways[Key, Node]):
         """Return the nodes that pass on almost nothing of what they receive, as their places in the graph and their
         names.
         """
-        return {(at, node.name()) for at, node in enumerate(self.nodes) if node in self.seen and self.seen[node].faint}
+        return {(at, node.name()) for at, node in enumerate(self.nodes) if self._is_open(node)}
+
+    def _is_open(self, node: Node) -> bool:
+        seen = self.seen.get(node)
+        return seen is not None and bool(seen.faint or seen.empty)
 
     def _leading(self, ends: set[Node]) -> list[Node]:
         users: dict[Node, list[Node]] = defaultdict(list)
@@ -143,6 +161,7 @@ class ObservedPass(Ways[Key, Node]):
         # has run.
         seen = self.seen[node]
         plain = [one for one in gradients if one is not None and is_plain(one)]
+        seen.got = bool(plain)
         seen.came = any(map(_largest, plain))
         seen.size = max((one.numel() for one in plain), default=0)
         if not seen.came:
@@ -150,7 +169,7 @@ class ObservedPass(Ways[Key, Node]):
         seen.norm = math.hypot(*map(_norm, plain))
         seen.is_tiny = any(_largest(one) <= _least(one) for one in plain if one.is_floating_point())
         if is_tried and not saved_tensors.is_hooked(node):
-            seen.gains = _tried(node, gradients)
+            seen.gains, seen.unsent = _tried(node, gradients)
         for tensor in _factors(node):
             if tensor.numel() and not _largest(tensor):
                 seen.has_trained_zero |= tensor.requires_grad
@@ -165,9 +184,11 @@ class ObservedPass(Ways[Key, Node]):
             size = _norm(gradient)
             if gradient.numel() < seen.size:
                 seen.smaller.add(at)
+                if seen.came and seen.gave[at]:
+                    seen.empty.add(at)
             elif size <= FAINT * seen.norm:
                 seen.faint.add(at)
-            is_known = at in seen.gains and not seen.is_tiny
+            is_known = at in seen.gains and at not in seen.empty and not seen.is_tiny
             if is_known and is_rounding(
                 size, _unit(gradient), seen.gains[at] * _norm_behind(gradient, given, seen.norm)
             ):
@@ -206,6 +227,31 @@ class ObservedPass(Ways[Key, Node]):
     def cancelled(self) -> set[Key]:
         return {key for key, one in self.sums.items() if one.cancels}
 
+    @cached_property
+    def silenced(self) -> set[Key]:
+        # Asked when the pass is over. Where several gradients come to a leaf, their sum may also be exactly 0.
+        uses = Counter(edge for node in self.nodes for edge in node.next_functions)
+        sent = {
+            (follower, place)
+            for node, seen in self.seen.items()
+            for at, (follower, place) in enumerate(node.next_functions)
+            if follower is not None and seen.gave.get(at) is False and uses[follower, place] == 1
+        }
+        return {key for key in sent if self._has_got_zero(key[0])}
+
+    def _has_got_zero(self, node: Node) -> bool:
+        if node in self.leaves:
+            return node in self.zero_leaves
+        seen = self.seen.get(node)
+        return seen is not None and seen.got and not seen.came and len(self.outputs[node]) == 1
+
+    def silencing(self, value: Key) -> End:
+        leaf = self.leaves.get(value[0])
+        hooks = [] if leaf is None else [*(leaf._backward_hooks or {}).values()]
+        code = getattr(hooks[0], "__code__", None) if len(hooks) == 1 else None
+        place = None if code is None else source_at(code.co_filename, code.co_firstlineno)
+        return End(HOOKED, "hook", max(value[0]._sequence_nr(), 0) if leaf is None else -1, place)
+
     def maker(self, value: Key) -> Node:
         return value[0]
 
@@ -243,16 +289,18 @@ def _factors(node: Node) -> Iterator[Tensor]:
             yield one
 
 
-def _tried(node: Node, gradients: Sequence[Tensor | None]) -> Mapping[int, float]:
-    # Return the share of the norm that a node passes on for random numbers. Backward is linear in the gradient, so the
-    # node can simply be called again.
+def _tried(node: Node, gradients: Sequence[Tensor | None]) -> tuple[Mapping[int, float], set[int]]:
+    # Return the share of the norm that a node passes on for random numbers, and the places to which it passes on
+    # exactly 0. Backward is linear in the gradient, so the node can simply be called again.
     with torch.no_grad(), DisableTorchDispatch():
         given = [None if one is None else _random(one) for one in gradients]
         size = math.hypot(*(_norm(one) for one in given if one is not None))
         call: Any = node
         made = call(*given)
         made = made if isinstance(made, tuple) else (made,)
-        return {at: gain for at, one in enumerate(made) if isinstance(one, Tensor) and (gain := _norm(one) / size)}
+        norms = {at: _norm(one) for at, one in enumerate(made) if isinstance(one, Tensor) and one.numel()}
+        gains = {at: norm / size for at, norm in norms.items() if norm}
+        return gains, {at for at in norms if at not in gains}
 
 
 def _random(like: Tensor) -> Tensor:
@@ -276,6 +324,8 @@ def _why(seen: SeenByBackward, at: int) -> str:
         return CANCELS
     if seen.has_zero:
         return TIMES_ZERO  # a factor is 0, so the size of the other factor does not matter
+    if at in seen.smaller and at in seen.unsent and not seen.is_tiny:
+        return NOT_SENT
     return BY_CHANCE if at in seen.smaller or seen.is_tiny else FLAT
 
 

@@ -31,7 +31,14 @@ class TorchSteps(SampledSteps):
         return [register_optimizer_step_pre_hook(self._begin), register_optimizer_step_post_hook(self._end)]
 
     def _begin(self, optimizer: Optimizer, *_: Any) -> None:
-        if torch.compiler.is_compiling() or any(not _rate(group) for group in optimizer.param_groups):
+        if torch.compiler.is_compiling():
+            return
+        rates = [_rate(group) for group in optimizer.param_groups]
+        if not any(rates) and _rate(optimizer.defaults):  # a rate that was given as 0 is meant to be
+            self.resting.setdefault(optimizer, []).append(users_line(sys._getframe(1)))
+        else:
+            self.moving.add(optimizer)
+        if not all(rates):
             return
         sampled = [
             (parameter, _sample(parameter).clone(), _sample(gradient) != 0)
