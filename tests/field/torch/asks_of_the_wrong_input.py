@@ -15,13 +15,13 @@ class Fused(torch.autograd.Function):
         return (x @ weight.T + bias).relu_()
 
     @staticmethod
-    def backward(ctx, slope):
+    def backward(ctx, slope):  # <- here
         x, weight = ctx.saved_tensors
         slope_x = slope_weight = None
         if ctx.needs_input_grad[0]:
             slope_x = slope @ weight
             slope_weight = slope.T @ x
-        return slope_x, slope_weight, slope.sum(0)  # <- here
+        return slope_x, slope_weight, slope.sum(0)
 
 
 class Layer(nn.Module):

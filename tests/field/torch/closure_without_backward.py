@@ -14,9 +14,9 @@ x = torch.linspace(-1, 1, 40)[:, None]
 
 def closure():
     optimizer.zero_grad()
-    return (net(x) - torch.sin(3 * x)).square().mean()
+    return (net(x) - torch.sin(3 * x)).square().mean()  # <- here
 
 
 for step in range(4):
-    loss = optimizer.step(closure)  # <- here
+    loss = optimizer.step(closure)
     print(step, loss.item())

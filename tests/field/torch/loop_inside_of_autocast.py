@@ -11,9 +11,9 @@ model = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 x = torch.randn(32, 4)
 y = x.sum(1, keepdim=True)
-with torch.autocast("cpu", dtype=torch.bfloat16):  # <- here
+with torch.autocast("cpu", dtype=torch.bfloat16):
     for step in range(5):
-        loss = (model(x) - y).square().mean()
+        loss = (model(x) - y).square().mean()  # <- here
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -2,7 +2,7 @@
 # exit: 3
 # says: queue\[:, at ?: ?at \+ 8\] = k\.T
 # says: q @ queue
-# says: clone
+# says: next: a new tensor instead of
 # The keys of the batch go into the queue that the scores were computed from.
 import copy
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
-from backprobe.backends.useless import step_without_effect, step_without_gradient, step_without_rate
+from backprobe.backends.useless import step_without_effect, step_without_gradient
 from backprobe.record.reasons import Note
 from backprobe.record.source import Source
 
@@ -51,9 +51,6 @@ class SampledSteps:
         # by optimizer, the lines of its steps without a gradient; ``fed`` has the optimizers that ever had a gradient
         self.without: MutableMapping[Any, list[Source | None]] = WeakKeyDictionary()
         self.fed: WeakSet[Any] = WeakSet()
-        # by optimizer, the lines of its steps with a rate of 0; ``moving`` has the optimizers that ever had another
-        self.resting: MutableMapping[Any, list[Source | None]] = WeakKeyDictionary()
-        self.moving: WeakSet[Any] = WeakSet()
 
     def made(self, optimizer: Hashable, step: SampledStep) -> None:
         self.steps.setdefault(optimizer, []).append(step)
@@ -82,9 +79,6 @@ class SampledSteps:
             yield step_without_effect(type(optimizer).__name__, step.rate, step.dtype, step.share, step.at)
         for optimizer, lines in self.without_gradient(2):
             yield step_without_gradient(type(optimizer).__name__, len(lines), lines[-1])
-        for optimizer, lines in self.resting.items():
-            if len(lines) > 1 and optimizer not in self.moving:
-                yield step_without_rate(type(optimizer).__name__, len(lines), lines[-1])
 
     @property
     def are_undecided(self) -> bool:

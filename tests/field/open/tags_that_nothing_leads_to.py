@@ -2,7 +2,7 @@
 # ask: explain --nonfinite
 # exit: 1
 # says: logsumexp
-# says: -inf
+# says: [−-]Inf
 # A random field whose first tag may follow none: all that is summed for it is -inf.
 import torch
 from torch import nn
