@@ -38,6 +38,18 @@ SMALL, SMALL_NODES = 1_000_000, 2_000
 """A graph with at most this many elements in its leaves, and this many nodes, is examined fully in each iteration."""
 
 
+@dataclass(frozen=True)
+class Faint:
+    """Nodes as their places in the graph and their names: those that pass on almost nothing of what they receive, and
+    those that make a sum of it which is exactly 0.
+    """
+
+    nodes: Collection[tuple[int, str]] = ()
+    sums: Collection[tuple[int, str]] = ()
+
+
+NOTHING_FAINT = Faint()
+
 DoesWithout = Callable[[int, int, int], bool]
 """Tells whether an operation's result does not depend on one of its tensors. The arguments are the number of the
 operation's node, the index of the tensor, and the number of tensors.
@@ -63,6 +75,7 @@ class SeenByBackward:
     without: set[int] = field(default_factory=set)  # places of inputs that do not affect the result
     empty: set[int] = field(default_factory=set)  # places of sums that are exactly 0, by chance or always
     unsent: set[int] = field(default_factory=set)  # places to which random numbers, too, are sent as exactly 0
+    was_faint: bool = False  # did it pass on almost nothing in the iteration before?
     got: bool = False  # has any gradient come to the node, maybe of 0?
 
     def is_over(self, at: int) -> bool | None:
@@ -73,10 +86,8 @@ class SeenByBackward:
 class ObservedPass(Ways[Key, Node]):
     """One call of ``backward()`` or ``autograd.grad``, whose nodes are observed by hooks."""
 
-    def __init__(
-        self, roots: Sequence[Node], does_without: DoesWithout, faint: Collection[tuple[int, str]] = ()
-    ) -> None:
-        self.roots, self.does_without, self.tried = roots, does_without, faint
+    def __init__(self, roots: Sequence[Node], does_without: DoesWithout, faint: Faint = NOTHING_FAINT) -> None:
+        self.roots, self.does_without, self.before = roots, does_without, faint
         nodes = graph.all_nodes(roots)
         self.numbers = {node._sequence_nr() for node in nodes}
         self.leaves = {node: graph.leaves([node])[0] for node in nodes if node.name() == LEAF}
@@ -107,8 +118,9 @@ class ObservedPass(Ways[Key, Node]):
         places = {node: (at, node.name()) for at, node in enumerate(self.nodes)}
         for node in self._leading({node for node, leaf in self.leaves.items() if id(leaf) in wanted}):
             if node.name() != LEAF:
-                self.seen[node] = SeenByBackward()
-                is_tried = places[node] in self.tried and not graph.is_custom(node)
+                self.seen[node] = SeenByBackward(was_faint=places[node] in self.before.nodes)
+                is_open = self.seen[node].was_faint or places[node] in self.before.sums
+                is_tried = is_open and not graph.is_custom(node)
                 given, gave = partial(self._given, node, is_tried), partial(self._gave, node)
                 self.handles += [node.register_prehook(self._guarded(given)), node.register_hook(self._guarded(gave))]
 
@@ -133,15 +145,10 @@ class ObservedPass(Ways[Key, Node]):
 
     is_spoiled = False
 
-    def faint(self) -> set[tuple[int, str]]:
-        """Return the nodes that pass on almost nothing of what they receive, as their places in the graph and their
-        names.
-        """
-        return {(at, node.name()) for at, node in enumerate(self.nodes) if self._is_open(node)}
-
-    def _is_open(self, node: Node) -> bool:
-        seen = self.seen.get(node)
-        return seen is not None and bool(seen.faint or seen.empty)
+    def faint(self) -> Faint:
+        """Return the nodes that are to be tried with random numbers in the next iteration."""
+        known = [((at, node.name()), self.seen[node]) for at, node in enumerate(self.nodes) if node in self.seen]
+        return Faint({place for place, seen in known if seen.faint}, {place for place, seen in known if seen.empty})
 
     def _leading(self, ends: set[Node]) -> list[Node]:
         users: dict[Node, list[Node]] = defaultdict(list)
@@ -188,7 +195,7 @@ class ObservedPass(Ways[Key, Node]):
                     seen.empty.add(at)
             elif size <= FAINT * seen.norm:
                 seen.faint.add(at)
-            is_known = at in seen.gains and at not in seen.empty and not seen.is_tiny
+            is_known = at in seen.gains and seen.was_faint and not seen.is_tiny
             if is_known and is_rounding(
                 size, _unit(gradient), seen.gains[at] * _norm_behind(gradient, given, seen.norm)
             ):
@@ -345,7 +352,7 @@ class Passes:
         self.does_without = does_without
         self.leaves: Leaves[int] = Leaves()  # the key is the id of a leaf
         self.passes: list[ObservedPass] = []  # the passes of this iteration
-        self.faint: dict[int, set[tuple[int, str]]] = {}  # by pass: nodes that passed on almost nothing before
+        self.faint: dict[int, Faint] = {}  # by pass, as of the iteration before
 
     @property
     def iterations(self) -> int:
@@ -353,7 +360,7 @@ class Passes:
 
     def begins(self, roots: Sequence[Node]) -> None:
         """Observe a backward pass that is about to start from these nodes."""
-        faint = self.faint.get(len(self.passes), ())
+        faint = self.faint.get(len(self.passes), NOTHING_FAINT)
         self.passes.append(one := ObservedPass(roots, self.does_without, faint))
         suspicious = (known.held() for known in self.leaves.known.values() if known.is_suspicious)
         one.listen(self._arrived, None if one.is_small else [leaf for leaf in suspicious if leaf is not None])
