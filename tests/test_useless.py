@@ -236,19 +236,10 @@ FAULTY = {
         loss = (out(h)[:, 0] - y).pow(2).mean()
         """)),
     "stale: a copy that is kept": ("stale_copy", looped("""\
-        w = nn.Parameter(torch.randn(8, dtype=torch.float64))
-        half = w.float()  # <- here
+        w = nn.Parameter(torch.randn(8))
+        own = w.clone()  # <- here
         opt = torch.optim.SGD([w], 0.1)
-        """, "loss = (x @ half - y).pow(2).mean()\n")),
-    "stale: autocast around all steps": ("stale_copy", BEGIN + textwrap.dedent("""\
-        net = nn.Linear(8, 1)
-        opt = torch.optim.SGD(net.parameters(), 0.1)
-        with torch.autocast("cpu", torch.bfloat16):
-            for step in range(3):
-                x, y = torch.randn(16, 8), torch.randn(16)
-                loss = (net(x)[:, 0] - y).pow(2).mean()  # <- here
-                opt.zero_grad(); loss.backward(); opt.step()
-        """)),
+        """, "loss = (x @ own - y).pow(2).mean()\n")),
     "undone: loaded again": ("step_undone", looped("""\
         import copy
         net = nn.Linear(8, 1)
