@@ -41,7 +41,7 @@ Numbers = tuple[int, int, Tensor]  # version, address and a sample of the elemen
 
 
 @dataclass(eq=False)
-class Held:
+class LeafNumbers:
     """What is known of one leaf since the last backward pass that reached it."""
 
     leaf: ref[Tensor]
@@ -58,7 +58,7 @@ class Held:
 class Update:
     """A new value for a leaf, computed from the leaf and its gradient, and not written into it."""
 
-    held: Held
+    held: LeafNumbers
     numbers: Numbers  # those of the leaf
     result: ref[Tensor]
     at: Line
@@ -89,8 +89,8 @@ class KeptNumbers:
     """Observes the leaves of one program."""
 
     def __init__(self) -> None:
-        self.held: dict[int, Held] = {}
-        self.places: dict[int, Held] = {}  # the same, by the address of their numbers
+        self.held: dict[int, LeafNumbers] = {}
+        self.places: dict[int, LeafNumbers] = {}  # the same, by the address of their numbers
         self.from_gradients: dict[int, ref[Tensor]] = {}
         self.updates: list[Update] = []
         self.results: dict[int, Update] = {}  # the last of them, by the id of their result
@@ -118,7 +118,7 @@ class KeptNumbers:
         known = self._known(leaf)
         return known is not None and not torch.equal(known.numbers[2], _sample(leaf))
 
-    def _known(self, leaf: Tensor) -> Held | None:
+    def _known(self, leaf: Tensor) -> LeafNumbers | None:
         known = self.held.get(id(leaf))
         return known if known is not None and known.leaf() is leaf else None
 
@@ -128,7 +128,7 @@ class KeptNumbers:
         if known is not None and is_back and known.written is not None and not known.is_read:
             self.undone[id(leaf)] = leaf, known.written
         if known is None:
-            known = self.held[id(leaf)] = Held(ref(leaf), numbers, self.passes)
+            known = self.held[id(leaf)] = LeafNumbers(ref(leaf), numbers, self.passes)
         known.numbers, known.passes = numbers, self.passes
         known.mark = known.changed = now()
         known.moved, known.is_read, known.written = False, False, None
@@ -164,7 +164,7 @@ class KeptNumbers:
             self.from_gradients[id(result)] = ref(result)
             self._look_for_update(touched, given, result, calling)
 
-    def _at(self, tensor: Tensor) -> Held | None:
+    def _at(self, tensor: Tensor) -> LeafNumbers | None:
         # Return the leaf whose numbers begin where those of a tensor do, as of ``leaf.data``.
         known = self.places.get(tensor.data_ptr())
         return known if known is not None and known.leaf() is not None else None
@@ -185,7 +185,7 @@ class KeptNumbers:
         return known is not None and known() is one
 
     def _look_for_update(
-        self, touched: Sequence[Held], given: Sequence[Tensor], result: Tensor, calling: FrameType
+        self, touched: Sequence[LeafNumbers], given: Sequence[Tensor], result: Tensor, calling: FrameType
     ) -> None:
         # Note a result that is the leaf and a multiple of something that was computed from its gradient.
         others = [one for one in given if self._is_from_gradients(one)]
