@@ -55,7 +55,7 @@ class LeafNumbers:
 
 
 @dataclass(eq=False)
-class Update:
+class UnusedUpdate:
     """A new value for a leaf, computed from the leaf and its gradient, and not written into it."""
 
     held: LeafNumbers
@@ -92,8 +92,8 @@ class KeptNumbers:
         self.held: dict[int, LeafNumbers] = {}
         self.places: dict[int, LeafNumbers] = {}  # the same, by the address of their numbers
         self.from_gradients: dict[int, ref[Tensor]] = {}
-        self.updates: list[Update] = []
-        self.results: dict[int, Update] = {}  # the last of them, by the id of their result
+        self.updates: list[UnusedUpdate] = []
+        self.results: dict[int, UnusedUpdate] = {}  # the last of them, by the id of their result
         self.stale: dict[int, Stale] = {}
         self.undone: dict[int, tuple[Tensor, Line]] = {}
         self.made = Made()
@@ -196,7 +196,7 @@ class KeptNumbers:
             return
         with torch.no_grad(), DisableTorchDispatch():
             if others[0].shape == leaf.shape and _adds(_sample(leaf), _sample(others[0]), _sample(result)):
-                one = Update(touched[0], touched[0].numbers, ref(result), _line(calling), self.passes)
+                one = UnusedUpdate(touched[0], touched[0].numbers, ref(result), _line(calling), self.passes)
                 self.updates.append(one)
                 self.results[id(result)] = one
 
