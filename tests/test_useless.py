@@ -216,6 +216,65 @@ FAULTY = {
         opt = torch.optim.SGD(net.parameters(), 1e-6)
         """, "loss = (net(x)[:, 0] - y).pow(2).mean()\n",
         "    opt.zero_grad(); scaler.scale(loss).backward()\n    opt.step()  # <- here\n")),
+    "not sent: words that are all padding": ("zero_not_sent", looped("""\
+        emb, net = nn.Embedding(2, 8, padding_idx=0), nn.Linear(8, 1)
+        nn.init.normal_(emb.weight)
+        opt = torch.optim.SGD([*emb.parameters(), *net.parameters()], 0.1)
+        """, """\
+        h = x + emb(torch.zeros(16, dtype=torch.long))  # <- here
+        loss = (net(h)[:, 0] - y).pow(2).mean()
+        """)),
+    "hooked: a mask of a leaf": ("zero_hooked", looped("""\
+        net, out = nn.Linear(8, 8), nn.Linear(8, 1)
+        net.weight.register_hook(lambda g: g * (net.weight.abs() > 9))  # <- here
+        opt = torch.optim.SGD([*net.parameters(), *out.parameters()], 0.1)
+        """, "loss = (out(net(x))[:, 0] - y).pow(2).mean()\n")),
+    "hooked: of a value between": ("zero_hooked", looped("""\
+        net, out = nn.Linear(8, 8), nn.Linear(8, 1)
+        opt = torch.optim.SGD([*net.parameters(), *out.parameters()], 0.1)
+        """, """\
+        h = net(x)  # <- here
+        h.register_hook(torch.zeros_like)
+        loss = (out(h)[:, 0] - y).pow(2).mean()
+        """)),
+    "stale: a copy that is kept": ("stale_copy", looped("""\
+        w = nn.Parameter(torch.randn(8))
+        own = w.clone()  # <- here
+        opt = torch.optim.SGD([w], 0.1)
+        """, "loss = (x @ own - y).pow(2).mean()\n")),
+    "undone: loaded again": ("step_undone", looped("""\
+        import copy
+        net = nn.Linear(8, 1)
+        best = copy.deepcopy(net.state_dict())
+        opt = torch.optim.SGD(net.parameters(), 0.1)
+        """, """\
+        net.load_state_dict(best)  # <- here
+        loss = (net(x)[:, 0] - y).pow(2).mean()
+        """)),
+    "unused: the name of a loop": ("update_unused", looped("net = nn.Linear(8, 1)\n", """\
+        loss = (net(x)[:, 0] - y).pow(2).mean()
+        net.zero_grad(); loss.backward()
+        with torch.no_grad():
+            for p in net.parameters():
+                p = p - 0.1 * p.grad  # <- here
+        """, "")),
+    "unused: in a function, with momentum": ("update_unused", looped("""\
+        def move(net, speed):
+            for at, p in enumerate(net.parameters()):
+                speed[at] = 0.9 * speed[at] + p.grad
+                p = torch.add(p, speed[at], alpha=-0.1)  # <- here
+        net = nn.Linear(8, 1)
+        speed = [torch.zeros_like(p) for p in net.parameters()]
+        """, """\
+        loss = (net(x)[:, 0] - y).pow(2).mean()
+        net.zero_grad(); loss.backward(); move(net, speed)
+        """, "")),
+    "steps: with a rate of 0": ("step_without_rate", looped("""\
+        net = nn.Linear(8, 1)
+        opt = torch.optim.AdamW(net.parameters(), 0.1)
+        rate = torch.optim.lr_scheduler.LambdaLR(opt, lambda step: step // 100)
+        """, "loss = (net(x)[:, 0] - y).pow(2).mean()\n",
+        "    opt.zero_grad(); loss.backward()\n    opt.step()  # <- here\n    rate.step()\n")),
     "steps: far below rounding": ("step_without_effect", looped("""\
         net = nn.Linear(8, 1)
         opt = torch.optim.Adam(net.parameters(), 1e-12)
@@ -224,6 +283,52 @@ FAULTY = {
 }  # fmt: skip
 
 HEALTHY = {
+    "autocast in each iteration, for two batches a step": looped("""\
+        net = nn.Linear(8, 1)
+        opt = torch.optim.SGD(net.parameters(), 0.1)
+        """, """\
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = (net(x)[:, 0] - y).pow(2).mean()
+            more = (net(-x)[:, 0] + y).pow(2).mean()
+        opt.zero_grad(); loss.backward(); more.backward(); opt.step()
+        """, ""),
+    "an adaptation that is used, and then undone": looped("""\
+        import copy
+        net = nn.Linear(8, 1)
+        first = copy.deepcopy(net.state_dict())
+        opt = torch.optim.SGD(net.parameters(), 0.1)
+        """, """\
+        net.load_state_dict(first)
+        loss = (net(x)[:, 0] - y).pow(2).mean()
+        opt.zero_grad(); loss.backward(); opt.step()
+        print(net(x).mean().item())
+        """, ""),
+    "updates that are tried elsewhere": looped("net = nn.Linear(8, 1)\n", """\
+        loss = (net(x)[:, 0] - y).pow(2).mean()
+        net.zero_grad(); loss.backward()
+        with torch.no_grad():
+            ahead = {name: p - 0.1 * p.grad for name, p in net.named_parameters()}
+            print(torch.func.functional_call(net, ahead, (x,)).mean().item())
+        """, ""),
+    "importance of weights, of several batches": looped("net = nn.Linear(8, 1)\nscore = 0\n", """\
+        loss = (net(x)[:, 0] - y).pow(2).mean()
+        net.zero_grad(); loss.backward()
+        for p in net.parameters():
+            score = score + (p * p.grad).abs().sum().item()
+            near = p + 1
+        """, ""),
+    "a hook that looks, and one that keeps some": looped("""\
+        net, out = nn.Linear(8, 8), nn.Linear(8, 1)
+        net.weight.register_hook(lambda g: print(g.norm().item()))
+        out.weight.register_hook(lambda g: g * (torch.arange(8) > 3))
+        opt = torch.optim.SGD([*net.parameters(), *out.parameters()], 0.1)
+        """, "loss = (out(net(x))[:, 0] - y).pow(2).mean()\n"),
+    "a rate that grows from 0": looped("""\
+        net = nn.Linear(8, 1)
+        opt = torch.optim.AdamW(net.parameters(), 0.1)
+        rate = torch.optim.lr_scheduler.LambdaLR(opt, lambda step: step / 100)
+        """, "loss = (net(x)[:, 0] - y).pow(2).mean()\n",
+        "    opt.zero_grad(); loss.backward(); opt.step(); rate.step()\n"),
     "a scaler of two optimizers, one of them unscaled early": looped("""\
         net, out, scaler = nn.Linear(8, 8), nn.Linear(8, 1), torch.amp.GradScaler("cpu", init_scale=8.0)
         opt, other = torch.optim.SGD(net.parameters(), 0.1), torch.optim.SGD(out.parameters(), 0.1)

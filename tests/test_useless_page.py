@@ -23,7 +23,7 @@ def test_a_program_is_explained_as_the_page_shows(text, shown, tmp_path, monkeyp
 
 
 def test_each_fact_has_a_program():
-    assert len(PROGRAMS) == 8
+    assert len(PROGRAMS) == 9
 
 
 @pytest.mark.parametrize("text, shown", RECORDED)

@@ -204,6 +204,24 @@ CAUSES = {
     "zero_times_zero_next": "{look}: a mask, a weight or an input there is 0 everywhere",
     "zero_times_zero.named": "{factors} is 0 everywhere: {gradients}, multiplied by it, is exactly 0 {when}",
     "zero_times_zero.named_next": "look at where {factors} is computed, and print it",
+    "zero_not_sent": "{operation} sends exactly 0 to {names}, whatever comes to it",
+    "zero_not_sent_next": "{look}: its indices, as those of padding_idx, choose nothing that is trained",
+    "zero_hooked": "a hook on the way to {names} returns 0: {gradients} is exactly 0 {when}",
+    "zero_hooked_next": "look at what that hook returns; or leave it out",
+    "stale_copy": "what {text} made is used again after a change of what it was made of, and has the old numbers: "
+    "{names}",
+    "stale_copy_next": "compute it anew in each iteration, behind the step",
+    "stale_copy.cast": "autocast still uses the copies that it made before the step, so the forward has old "
+    "numbers: {names}",
+    "stale_copy.cast_next": "enter torch.autocast anew for each forward, inside the loop:\n"
+    "it keeps its copies until the outermost block ends; or torch.clear_autocast_cache() behind each step",
+    "step_undone": "{text} gives back the numbers of before each step, which nothing has read: {names}",
+    "step_undone_next": "run that line once, in front of the loop; or give it the numbers that are trained",
+    "update_unused": "what {text} computes is used by nothing, and the parameters keep their numbers: {names}",
+    "update_unused_next": "write into the parameter, under torch.no_grad(): `-= ...` in place of `= ... - ...`;\n"
+    "`=` gives the name to a new tensor",
+    "step_without_rate": "{optimizer} has stepped {steps} times, each time with lr 0: nothing changes",
+    "step_without_rate_next": "print(optimizer.param_groups[0]['lr']) behind scheduler.step(), and look at its formula",
     "cancels": "all ways from {names} into the loss cancel: the gradient is {left}",
     "cancels_next": "{look}:\n"
     "what is added and subtracted again cancels,\n"

@@ -9,6 +9,8 @@ from backprobe.backends.tensors import Arrays
 from backprobe.backends.useless import (
     CANCELS,
     FLAT,
+    HOOKED,
+    NOT_SENT,
     STILL,
     TIMES_ZERO,
     UNFED,
@@ -32,7 +34,7 @@ from backprobe.record.source import Source, place_of
 
 NOT_AGAIN = ("side_effect", "written_before_again")
 FEW = 2  # number of notes that get a sentence each
-OF_PARAMETERS = (FLAT, TIMES_ZERO, CANCELS)
+OF_PARAMETERS = (FLAT, TIMES_ZERO, NOT_SENT, HOOKED, CANCELS)
 
 
 def all_zero_in(record: Record, arrays: Arrays) -> list[str]:
@@ -174,6 +176,8 @@ def _variant(note: Note) -> str:
     # The code of the sentence. A step without an optimizer has a separate code, because it is called an update.
     if "constant" in note.fields:
         return f"{note.code}.constant"
+    if "cast" in note.fields:
+        return f"{note.code}.cast"
     return f"{note.code}.added" if note.code == STILL and "optimizer" not in note.fields else note.code
 
 
@@ -183,10 +187,9 @@ def _gradients(note: Note) -> str:
 
 def _finding(flow: Dataflow, note: Note, arrays: Arrays) -> Finding:
     fields, framework, at = dict(note.fields), flow.record.framework, line_of(note)
-    code, facts, name = _variant(note), list[str](), ""
+    code, facts, name = _variant(note), list[str](), fields.get("first", "")
     fields["text"] = f"`{uncommented(at)}`" if at is not None else "the operation"
     if note.code in OF_PARAMETERS:
-        name = fields["first"]
         left = say("cancelled.zero" if "zero" in fields else "cancelled")
         fields |= {"gradients": _gradients(note), "when": _when(note), "left": left}
         if fields["count"] != "1":

@@ -23,7 +23,7 @@ from backprobe.backends.useless import UselessGradients
 from backprobe.errors import BackprobeError
 from backprobe.explain import explain
 from backprobe.findings.known import Known
-from backprobe.findings.phrasing import plural
+from backprobe.findings.phrasing import listed, plural
 from backprobe.findings.report import Report
 from backprobe.probe.elsewhere import Elsewhere
 from backprobe.probe.request import Request
@@ -33,7 +33,7 @@ from backprobe.probe.training_loop import LoopPart, Stopped, TrainingLoop
 from backprobe.record.brief import place
 from backprobe.record.entries import Record
 from backprobe.record.nonfinite import BEFORE as HELD_BEFORE
-from backprobe.record.training import ModuleRan
+from backprobe.record.training import ModuleRan, Training, Untrained
 from backprobe.recording import Recording
 from backprobe.recording.block import BlockRecording
 
@@ -59,6 +59,8 @@ CALLED_LATER = "modules that were not called in an earlier iteration were called
 USED_LATER = "parameters that got no gradient in an earlier iteration got one in a later one"
 UNUSED = "none of these parameters got a gradient in any of {} iterations"
 NEVER = "no module of these was called in any of {} iterations"
+HAD_EARLIER = "these got a gradient in an earlier iteration, and none in this one: {}"
+UNUSED_NOW = (ModuleRan.PARTLY, ModuleRan.OWN, ModuleRan.NOT_CALLED, ModuleRan.NEVER_READ)
 
 
 def imported(tree: ast.Module) -> set[str]:
@@ -149,6 +151,7 @@ class Script:
         # True if a module with some of these parameters was not called. False if modules ran, but with other tensors as
         # parameters.
         self.is_uncalled = False
+        self.before_this: Training | None = None  # the census of the last iteration
         self.iterations = self.values = self.gradients = 0
         self.does = RUN_BACKWARD  # what the script does in each iteration, for messages
         self.useless: UselessGradients | None = None
@@ -228,7 +231,9 @@ class Script:
         if self.probe.options.nonfinite and self._is_clean(record):
             self.earlier.keep_losses(record)
             return self.iterations >= self.most
-        report = self._judged(block.recording if self.uncalled is None else Recording(self._still_lacking(record)))
+        lacking, had = self._without_earlier(self._still_lacking(record))
+        report = self._judged(block.recording if lacking is record else Recording(lacking))
+        report = replace(report, notes=(*report.notes, HAD_EARLIER.format(listed(had, 12)))) if had else report
         if self.probe.options.nonfinite:
             report = self.earlier.explained(report, record)  # values that earlier iterations have left in variables
             if report.ok:
@@ -254,6 +259,20 @@ class Script:
             return record
         kept = tuple(one for one in training.untrained if one.name in self.uncalled)
         return replace(record, training=replace(training, untrained=kept))
+
+    def _without_earlier(self, record: Record) -> tuple[Record, list[str]]:
+        # Return the record without the untrained parameters that got a gradient in the iteration before, and their
+        # names. In truncated backpropagation only the first part of a sequence reaches a learned first state.
+        before, training = self.before_this, record.training
+        self.before_this = training if record.outputs else before
+        if before is None or training is None or before.count != training.count:
+            return record, []
+        lacked = {one.name for one in before.untrained}
+        had = [one for one in training.untrained if one.name not in lacked and _is_unused_now(one)]
+        if not had:
+            return record, []
+        kept = tuple([one for one in training.untrained if one not in had])
+        return replace(record, training=replace(training, untrained=kept)), [one.name for one in had]
 
     def _is_open(self, report: Report, record: Record) -> bool:
         # Could a later iteration show something new? For example, one of several expert modules may be called only
@@ -354,6 +373,11 @@ class Script:
             )
             return Report(heading, (), tuple(self.before))
         return self.last
+
+
+def _is_unused_now(one: Untrained) -> bool:
+    # Has this iteration computed nothing from the parameter? The line of a tensor of no model is that of its optimizer.
+    return not one.carriers and (one.ran is ModuleRan.UNKNOWN or (one.ran in UNUSED_NOW and not one.calls))
 
 
 def _numbers(record: Record, backend: Backend) -> list[float]:

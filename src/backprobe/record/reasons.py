@@ -243,6 +243,12 @@ SENTENCES = {
     "step_without_effect": "{steps} change {share} % of the {dtype} numbers that have a gradient",
     "step_without_gradient": "{optimizer} has stepped {steps} times, and each time the gradients of all its parameters "
     "were None or 0",
+    "zero_not_sent": "the gradients of {names} are exactly 0: {operation} sends them nothing, whatever it is given",
+    "zero_hooked": "the gradients of {names} are exactly 0: a hook returns 0",
+    "stale_copy": "a copy of {names} has old numbers",
+    "step_undone": "each step of {names} is undone",
+    "update_unused": "new numbers for {names} are used by nothing",
+    "step_without_rate": "{optimizer} has stepped {steps} times, each time with lr 0",
     "step_scaled": "{optimizer} steps with gradients that are {scale} times those of the loss: nothing has unscaled "
     "them",
     "all_zero": "{gradients} exactly 0: {names}",

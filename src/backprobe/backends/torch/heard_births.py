@@ -19,6 +19,7 @@ from torch.autograd import Function
 from torch.utils import deterministic
 
 from backprobe.backends.heard_births import MOST, HeardBirth, lines_above
+from backprobe.backends.torch.dynamo import skip_calls
 from backprobe.backends.torch.nonfinite import BADNESS, FINITE, FinitenessLook
 from backprobe.backends.torch.private import DispatchMode, current_node, current_pass, tree_map
 
@@ -34,6 +35,7 @@ class HearingBirths(DispatchMode):
     def __init__(self, heard: Callable[[HeardBirth], None]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # PyTorch has no type for it
         self.heard = heard
+        skip_calls(HearingBirths.__torch_dispatch__.__code__)
         with self:
             torch.zeros(1) + 1  # PyTorch imports modules for modes when the first operation runs in one
 

@@ -21,6 +21,14 @@ FLAT, TIMES_ZERO, CANCELS = "zero_flat", "zero_times_zero", "cancels"
 or its contributions cancel.
 """
 
+NOT_SENT, HOOKED = "zero_not_sent", "zero_hooked"
+"""Codes for parameters: an operation sends exactly 0 whatever it is given, or a hook of the program returns 0."""
+
+STALE, UNDONE, UNUSED_UPDATE = "stale_copy", "step_undone", "update_unused"
+"""Codes for parameters that change, or should: a copy with old numbers is used, each step is undone before anything has
+read what it made, or new numbers are computed and used by nothing.
+"""
+
 OUTER, TWICE, UNNORMALISED = "outer_product", "distribution_twice", "not_log_probabilities"
 """Codes for an operation: it makes more elements than intended, it applies softmax to a distribution, or it picks from
 numbers that are not log-probabilities.
@@ -35,10 +43,17 @@ STILL = "step_without_effect"
 UNFED = "step_without_gradient"
 """Code for an optimizer: each gradient is None or 0 whenever it steps."""
 
+WITHOUT_RATE = "step_without_rate"
+"""Code for an optimizer: each of its steps has the learning rate 0."""
+
 SCALED = "step_scaled"
 """Code for an optimizer: its gradients still carry the factor by which the loss was scaled."""
 
-USELESS = (OUTER, TWICE, UNNORMALISED, DROPPED, SCALED, FLAT, TIMES_ZERO, CANCELS, STILL, UNFED)
+USELESS = (
+    *(OUTER, TWICE, UNNORMALISED, DROPPED, SCALED, STALE),
+    *(FLAT, TIMES_ZERO, NOT_SENT, HOOKED, CANCELS),
+    *(UNDONE, UNUSED_UPDATE, STILL, WITHOUT_RATE, UNFED),
+)
 """All codes. Errors in the loss itself come first, because other errors may follow from them."""
 
 FAR_BELOW = 1e-4
@@ -248,6 +263,24 @@ def step_without_gradient(optimizer: str, count: int, at: Source | None) -> Note
     return Note(UNFED, {"optimizer": optimizer, "steps": str(count), **placed(at)})
 
 
+def step_without_rate(optimizer: str, count: int, at: Source | None) -> Note:
+    """Return the note on an optimizer all of whose steps had the learning rate 0.
+
+    >>> str(step_without_rate("SGD", 2, None))
+    'SGD has stepped 2 times, each time with lr 0'
+    """
+    return Note(WITHOUT_RATE, {"optimizer": optimizer, "steps": str(count), **placed(at)})
+
+
+def of_changes(code: str, names: Sequence[str], at: Source | None, **fields: str) -> Note:
+    """Return the note on parameters whose changes have no effect.
+
+    >>> str(of_changes(UNDONE, ["w"], None))
+    'each step of w is undone'
+    """
+    return Note(code, {"names": listed(names, 12), "first": names[0], "count": str(len(names)), **fields, **placed(at)})
+
+
 def scaled_step(optimizer: str, scale: float, at: Source | None) -> Note:
     """Return the note on an optimizer that steps with gradients of a scaled loss.
 
@@ -284,7 +317,7 @@ def is_lasting(note: Note) -> bool:
     For a call it holds if the operation gives the same result for any input. In a training, the next iteration may have
     other shapes, so a second iteration must confirm it.
     """
-    if note.code not in (FLAT, TIMES_ZERO):
+    if note.code not in (FLAT, TIMES_ZERO, NOT_SENT, HOOKED):
         return True
     iterations = note.fields["iterations"]
     return "constant" in note.fields if iterations == ONE_CALL else iterations != "1"

@@ -130,6 +130,11 @@ class Ways(ABC, Generic[Value, Step]):
     def cancelled(self) -> Collection[Value]:
         """The values at which the incoming gradients cancel."""
 
+    @property
+    def silenced(self) -> Collection[Value]:
+        """The values of which a hook of the program has made the incoming gradient 0."""
+        return ()
+
     @abstractmethod
     def maker(self, value: Value) -> Step | None:
         """Return the step that computed a value; None for a value that no observed step computed."""
@@ -162,16 +167,20 @@ class Ways(ABC, Generic[Value, Step]):
     def cancelling(self, value: Value) -> End:
         """Return the end of a path at a value at which the incoming gradients cancel."""
 
+    def silencing(self, value: Value) -> End:
+        """Return the end of a path at a value of which a hook has made the gradient 0."""
+        raise NotImplementedError
+
     def reached(self, roots: Iterable[Value]) -> set[Value]:
         """Return the values that receive a gradient from these roots, without those whose gradient is 0 or only
         rounding error.
         """
-        cancelled = self.cancelled
+        nothing = {*self.cancelled, *self.silenced}
 
         def onward(value: Value) -> list[Value]:
             step = self.maker(value)
             sent = () if step is None else self.operands(step).values()
-            return [one for one, is_nothing in sent if not (is_nothing or one in cancelled)]
+            return [one for one, is_nothing in sent if not (is_nothing or one in nothing)]
 
         return reached(roots, onward)
 
@@ -185,9 +194,12 @@ class Ways(ABC, Generic[Value, Step]):
 
     def ends(self, leaf: Value, users: Mapping[Value, Collection[tuple[Step, int]]]) -> set[End]:
         """Return the ends of all paths to a value along which gradients vanish."""
-        cancelled, found, pending, visited = self.cancelled, set[End](), [leaf], {leaf}
+        cancelled, silenced, found, pending, visited = self.cancelled, self.silenced, set[End](), [leaf], {leaf}
         while pending:
             value = pending.pop()
+            if value in silenced:
+                found.add(self.silencing(value))
+                continue
             if value in cancelled:
                 found.add(self.cancelling(value))
                 continue

@@ -218,8 +218,10 @@ def _operand(text: str, numbers: Array, index: Index, result: Array, is_elementw
     array, text = numpy.asarray(numbers), f"`{shorten(text)}`"
     if not array.shape:
         return f"{text} is {shown(array[()])}"
-    if is_elementwise and _goes_into(array.shape, result.shape):
-        lane = _lane(array, index, result)
+    lane = _lane(array, index, result)
+    if lane is not None and not is_elementwise and not numpy.isinf(lane).any():
+        lane = None  # of a reduction, only a row that is Inf or −Inf alone explains the row of the result
+    if lane is not None or (is_elementwise and _goes_into(array.shape, result.shape)):
         if lane is None:
             return f"{text} is {shown(_at(array, index, result.shape))}"
         return f"{text} there: {_many(lane)}"

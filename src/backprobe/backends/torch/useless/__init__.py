@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,23 +21,29 @@ from backprobe.backends.torch.private import (
 )
 from backprobe.backends.torch.trained_names import TrainedNames
 from backprobe.backends.torch.useless.calls import CallLeaves, run_backward
+from backprobe.backends.torch.useless.kept_numbers import source_of
 from backprobe.backends.torch.useless.operations import Operations
 from backprobe.backends.torch.useless.passes import Passes
 from backprobe.backends.torch.useless.scaled_steps import ScaledSteps
 from backprobe.backends.torch.useless.steps import TorchSteps
 from backprobe.backends.useless import (
     CANCELS,
+    STALE,
     TWICE,
+    UNDONE,
     UNNORMALISED,
+    UNUSED_UPDATE,
     RepeatedCall,
     UselessGradients,
     in_one_call,
+    of_changes,
     of_operation,
     outer_product,
 )
 from backprobe.backends.useless.dropped import notes_on_dropped
 from backprobe.backends.useless.ways import notes_on_leaves
 from backprobe.record.reasons import Note
+from backprobe.record.source import Source
 
 
 class TorchUselessGradients(UselessGradients):
@@ -70,7 +76,8 @@ class TorchUselessGradients(UselessGradients):
     def _pause(self, *_: Any) -> None:
         self.operations.is_paused = True
 
-    def _go_on(self, *_: Any) -> None:
+    def _go_on(self, optimizer: Any, *_: Any) -> None:
+        self.operations.stepped(optimizer)
         self.operations.is_paused = self.operations.failed is not None
 
     def stop(self) -> None:
@@ -110,6 +117,7 @@ class TorchUselessGradients(UselessGradients):
         if not (call.is_nested or call.is_batched or call.is_transformed) and current_pass() < 0:
             self.passes.begins(call.nodes)
             self.scaled.begins(call)
+            self.operations.begins(call.nodes, self.passes.passes[-1].leaves.values())
 
     def found(self, trained: Collection[Tensor], names: TrainedNames | CallLeaves) -> Sequence[Note]:
         """End the iteration, and return the notes on it. ``trained`` are the parameters that should be trained."""
@@ -119,6 +127,7 @@ class TorchUselessGradients(UselessGradients):
             *self._of_parameters(trained, names),
             *self.steps.notes(),
             *self.scaled.notes(),
+            *self._of_changes(names),
         ]
         self.operations.begin()
         return found
@@ -151,8 +160,31 @@ class TorchUselessGradients(UselessGradients):
             for one in trained
         ]
         return notes_on_leaves(
-            leaves, self.passes.is_zero, names.of, lambda end: line(end.order), self.passes.leaves.iterations
+            leaves,
+            self.passes.is_zero,
+            names.of,
+            lambda end: end.place or line(end.order),
+            self.passes.leaves.iterations,
         )
+
+    def _of_changes(self, names: TrainedNames | CallLeaves) -> Iterator[Note]:
+        numbers, line = self.operations.numbers, self.operations.line
+        stale = [(one.leaf, line(one.number), one.is_cast) for one in numbers.stale.values()]
+        for at, is_cast, leaves in _by_line((at, is_cast, leaf) for leaf, at, is_cast in stale):
+            cast = {"cast": "yes"} if is_cast else {}
+            yield of_changes(STALE, sorted(map(names.of, leaves)), at, **cast)
+        for code, found in ((UNDONE, numbers.undone.values()), (UNUSED_UPDATE, numbers.unused_updates())):
+            for at, _, leaves in _by_line((source_of(at), False, leaf) for leaf, at in found):
+                yield of_changes(code, sorted(map(names.of, leaves)), at)
+
+
+def _by_line(
+    found: Iterable[tuple[Source | None, bool, Tensor]],
+) -> list[tuple[Source | None, bool, list[Tensor]]]:
+    lines: dict[tuple[Source | None, bool], list[Tensor]] = {}
+    for at, which, leaf in found:
+        lines.setdefault((at, which), []).append(leaf)
+    return [(at, which, leaves) for (at, which), leaves in lines.items()]
 
 
 def _take_off(mode: DispatchMode) -> None:

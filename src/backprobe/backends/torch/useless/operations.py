@@ -5,20 +5,25 @@ and numbers of operands that the program may not have intended.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import Node
+from torch.optim import Optimizer
 
 from backprobe.backends.call_sites import Instruction
 from backprobe.backends.result_uses import dropping
+from backprobe.backends.torch.dynamo import skip_calls
 from backprobe.backends.torch.private import DispatchMode, current_pass, innermost_transform
 from backprobe.backends.torch.tensors import is_plain
 from backprobe.backends.torch.unaccounted_nodes import now
 from backprobe.backends.torch.useless.applied import Applied
 from backprobe.backends.torch.useless.distributions import Distributions
+from backprobe.backends.torch.useless.kept_numbers import KeptNumbers
+from backprobe.backends.torch.useless.scaled_steps import at_end
 from backprobe.backends.torch.useless.shapes import Shapes
 from backprobe.backends.user_lines import source_at, users_frames
 from backprobe.record.source import Source
@@ -33,12 +38,14 @@ class Operations(DispatchMode):  # type: ignore[no-untyped-call]  # it has no ty
     def __init__(self) -> None:
         made: Any = super().__init__  # ``__init__`` has no types
         made()
+        skip_calls(Operations.__torch_dispatch__.__code__)
         self.lines: dict[int, tuple[str, int]] = {}  # the line that made a node, by the node's number
         self.pointwise: dict[Any, bool] = {}
         self.calls: dict[int, Applied] = {}  # by node number; pointwise ones only with ``keeps_pointwise``
         self.keeps_pointwise = False
         self.is_paused = False
         self.failed: Exception | None = None
+        self.numbers = KeptNumbers()
         self.begin()
 
     @classmethod
@@ -63,15 +70,21 @@ class Operations(DispatchMode):  # type: ignore[no-untyped-call]  # it has no ty
             if not any(map(_is_number, args)):
                 raise
             result = function(*_with_tensors(function, args), **kwargs)
-        if self.is_paused or not torch.is_grad_enabled() or current_pass() >= 0 or innermost_transform() is not None:
+        if self.is_paused or current_pass() >= 0 or innermost_transform() is not None:
             return result
         try:
-            self._look(function, args, kwargs, result)
+            given = [*_tensors(args), *_tensors(kwargs.values())]
+            if self.numbers.held and all(map(is_plain, given)):
+                self.numbers.look(function, given, result, sys._getframe(1))
+            if torch.is_grad_enabled():
+                self._look(function, args, kwargs, given, result)
         except Exception as error:  # noqa: BLE001  # the program goes on, and no more is said of it
             self.failed, self.is_paused = error, True
         return result
 
-    def _look(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
+    def _look(
+        self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any], given: Sequence[Tensor], result: Any
+    ) -> None:
         number, calling = now() - 1, sys._getframe(2)
         if number not in self.lines:
             frame = next(users_frames(calling), None)
@@ -80,9 +93,9 @@ class Operations(DispatchMode):  # type: ignore[no-untyped-call]  # it has no ty
         made = result[0] if isinstance(result, tuple) and result else result
         if not is_plain(made):
             return
-        given = [*_tensors(args), *_tensors(kwargs.values())]
         if not all(map(is_plain, given)):
             return
+        self.numbers.node(number, given, made, calling)
         is_pointwise = self.pointwise.get(function)
         if is_pointwise is None:
             is_pointwise = self.pointwise[function] = torch.Tag.pointwise in function.tags
@@ -93,6 +106,23 @@ class Operations(DispatchMode):  # type: ignore[no-untyped-call]  # it has no ty
         self.shapes.look(is_pointwise, given, made, number)
         if not is_pointwise:
             self.distributions.look(given, made, number)
+
+    def begins(self, roots: Sequence[Node], leaves: Iterable[Tensor]) -> None:
+        """Called when a backward pass is about to start."""
+        self._guarded(lambda: self.numbers.begins(roots, leaves))
+        if roots:
+            at_end(roots[0], self.numbers.ended)
+
+    def stepped(self, optimizer: Optimizer) -> None:
+        """Called when an optimizer has stepped."""
+        self._guarded(lambda: self.numbers.stepped(optimizer))
+
+    def _guarded(self, look: Callable[[], None]) -> None:
+        if self.failed is None:
+            try:
+                look()
+            except Exception as error:  # noqa: BLE001  # the program goes on, and no more is said of it
+                self.failed, self.is_paused = error, True
 
     def line(self, number: int) -> Source | None:
         """Return the line of the program that created a node."""

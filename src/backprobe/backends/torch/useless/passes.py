@@ -12,7 +12,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 from weakref import ref
 
@@ -24,9 +24,10 @@ from backprobe.backends.torch import graph, saved_tensors
 from backprobe.backends.torch.graph import LEAF, Key
 from backprobe.backends.torch.private import DisableTorchDispatch
 from backprobe.backends.torch.tensors import is_plain
-from backprobe.backends.useless import CANCELS, FLAT, TIMES_ZERO, End
+from backprobe.backends.useless import CANCELS, FLAT, HOOKED, NOT_SENT, TIMES_ZERO, End
 from backprobe.backends.useless.leaves import Leaves
 from backprobe.backends.useless.ways import BY_CHANCE, FAINT, Sum, Ways, is_rounding
+from backprobe.backends.user_lines import source_at
 
 SQUARED = 1e15
 """Numbers up to this limit, and their inverses, can be squared in single precision."""
@@ -37,6 +38,18 @@ MOST = 20_000
 SMALL, SMALL_NODES = 1_000_000, 2_000
 """A graph with at most this many elements in its leaves, and this many nodes, is examined fully in each iteration."""
 
+
+@dataclass(frozen=True)
+class Faint:
+    """Nodes as their places in the graph and their names: those that pass on almost nothing of what they receive, and
+    those that make a sum of it which is exactly 0.
+    """
+
+    nodes: Collection[tuple[int, str]] = ()
+    sums: Collection[tuple[int, str]] = ()
+
+
+NOTHING_FAINT = Faint()
 
 DoesWithout = Callable[[int, int, int], bool]
 """Tells whether an operation's result does not depend on one of its tensors. The arguments are the number of the
@@ -61,6 +74,10 @@ class SeenByBackward:
     # places where only rounding errors remain, because the operation removes exactly the gradient that arrived
     hidden: set[int] = field(default_factory=set)
     without: set[int] = field(default_factory=set)  # places of inputs that do not affect the result
+    empty: set[int] = field(default_factory=set)  # places of sums that are exactly 0, by chance or always
+    unsent: set[int] = field(default_factory=set)  # places to which random numbers, too, are sent as exactly 0
+    was_faint: bool = False  # did it pass on almost nothing in the iteration before?
+    got: bool = False  # has any gradient come to the node, maybe of 0?
 
     def is_over(self, at: int) -> bool | None:
         """Is the gradient that was passed on at this place 0, or only rounding? None if no gradient was passed on."""
@@ -70,10 +87,8 @@ class SeenByBackward:
 class ObservedPass(Ways[Key, Node]):
     """One call of ``backward()`` or ``autograd.grad``, whose nodes are observed by hooks."""
 
-    def __init__(
-        self, roots: Sequence[Node], does_without: DoesWithout, faint: Collection[tuple[int, str]] = ()
-    ) -> None:
-        self.roots, self.does_without, self.tried = roots, does_without, faint
+    def __init__(self, roots: Sequence[Node], does_without: DoesWithout, faint: Faint = NOTHING_FAINT) -> None:
+        self.roots, self.does_without, self.before = roots, does_without, faint
         nodes = graph.all_nodes(roots)
         self.numbers = {node._sequence_nr() for node in nodes}
         self.leaves = {node: graph.leaves([node])[0] for node in nodes if node.name() == LEAF}
@@ -91,22 +106,33 @@ class ObservedPass(Ways[Key, Node]):
             if count > 1 and edge[0] is not None
         }
         self.handles: list[Any] = []
+        self.zero_leaves: set[Node] = set()  # nodes of leaves at which a gradient of 0 has arrived
 
     def listen(self, arrived: Callable[[Tensor, Tensor], None], leaves: Iterable[Tensor] | None) -> None:
         """Measure the gradients that arrive at leaves, and examine each node on a path to ``leaves``. None means all
         leaves.
         """
         for node, leaf in self.leaves.items():
-            self.handles.append(node.register_prehook(self._guarded(partial(_take, arrived, leaf))))
+            took = partial(_take, self._arrived(node, arrived), leaf)
+            self.handles.append(node.register_prehook(self._guarded(took)))
         wanted = {*map(id, self.leaves.values() if leaves is None else leaves)}
         places = {node: (at, node.name()) for at, node in enumerate(self.nodes)}
         led = graph.leading_to({node for node, leaf in self.leaves.items() if id(leaf) in wanted}, self.nodes)
         for node in self.nodes:
             if node in led and node.name() != LEAF:
-                self.seen[node] = SeenByBackward()
-                is_tried = places[node] in self.tried and not graph.is_custom(node)
+                self.seen[node] = SeenByBackward(was_faint=places[node] in self.before.nodes)
+                is_open = self.seen[node].was_faint or places[node] in self.before.sums
+                is_tried = is_open and not graph.is_custom(node)
                 given, gave = partial(self._given, node, is_tried), partial(self._gave, node)
                 self.handles += [node.register_prehook(self._guarded(given)), node.register_hook(self._guarded(gave))]
+
+    def _arrived(self, node: Node, arrived: Callable[[Tensor, Tensor], None]) -> Callable[[Tensor, Tensor], None]:
+        def came(leaf: Tensor, gradient: Tensor) -> None:
+            if is_plain(gradient) and not _largest(gradient):
+                self.zero_leaves.add(node)
+            arrived(leaf, gradient)
+
+        return came
 
     def _guarded(self, hook: Callable[..., None]) -> Callable[..., None]:
         # If a hook fails, the program's backward continues, and nothing more is reported about the pass.
@@ -121,17 +147,17 @@ class ObservedPass(Ways[Key, Node]):
 
     is_spoiled = False
 
-    def faint(self) -> set[tuple[int, str]]:
-        """Return the nodes that pass on almost nothing of what they receive, as their places in the graph and their
-        names.
-        """
-        return {(at, node.name()) for at, node in enumerate(self.nodes) if node in self.seen and self.seen[node].faint}
+    def faint(self) -> Faint:
+        """Return the nodes that are to be tried with random numbers in the next iteration."""
+        known = [((at, node.name()), self.seen[node]) for at, node in enumerate(self.nodes) if node in self.seen]
+        return Faint({place for place, seen in known if seen.faint}, {place for place, seen in known if seen.empty})
 
     def _given(self, node: Node, is_tried: bool, gradients: Sequence[Tensor | None]) -> None:
         # Called when the node is about to run. Its saved tensors are read now, because they are freed after the node
         # has run.
         seen = self.seen[node]
         plain = [one for one in gradients if one is not None and is_plain(one)]
+        seen.got = bool(plain)
         seen.came = any(map(_largest, plain))
         seen.size = max((one.numel() for one in plain), default=0)
         if not seen.came:
@@ -139,7 +165,7 @@ class ObservedPass(Ways[Key, Node]):
         seen.norm = math.hypot(*map(_norm, plain))
         seen.is_tiny = any(_largest(one) <= _least(one) for one in plain if one.is_floating_point())
         if is_tried and not saved_tensors.is_hooked(node):
-            seen.gains = _tried(node, gradients)
+            seen.gains, seen.unsent = _tried(node, gradients)
         for tensor in _factors(node):
             if tensor.numel() and not _largest(tensor):
                 seen.has_trained_zero |= tensor.requires_grad
@@ -154,9 +180,11 @@ class ObservedPass(Ways[Key, Node]):
             size = _norm(gradient)
             if gradient.numel() < seen.size:
                 seen.smaller.add(at)
+                if seen.came and seen.gave[at]:
+                    seen.empty.add(at)
             elif size <= FAINT * seen.norm:
                 seen.faint.add(at)
-            is_known = at in seen.gains and not seen.is_tiny
+            is_known = at in seen.gains and seen.was_faint and not seen.is_tiny
             if is_known and is_rounding(
                 size, _unit(gradient), seen.gains[at] * _norm_behind(gradient, given, seen.norm)
             ):
@@ -195,6 +223,31 @@ class ObservedPass(Ways[Key, Node]):
     def cancelled(self) -> set[Key]:
         return {key for key, one in self.sums.items() if one.cancels}
 
+    @cached_property
+    def silenced(self) -> set[Key]:
+        # Asked when the pass is over. Where several gradients come to a leaf, their sum may also be exactly 0.
+        uses = Counter(edge for node in self.nodes for edge in node.next_functions)
+        sent = {
+            (follower, place)
+            for node, seen in self.seen.items()
+            for at, (follower, place) in enumerate(node.next_functions)
+            if follower is not None and seen.gave.get(at) is False and uses[follower, place] == 1
+        }
+        return {key for key in sent if self._has_got_zero(key[0])}
+
+    def _has_got_zero(self, node: Node) -> bool:
+        if node in self.leaves:
+            return node in self.zero_leaves
+        seen = self.seen.get(node)
+        return seen is not None and seen.got and not seen.came and len(self.outputs[node]) == 1
+
+    def silencing(self, value: Key) -> End:
+        leaf = self.leaves.get(value[0])
+        hooks = [] if leaf is None else [*(leaf._backward_hooks or {}).values()]
+        code = getattr(hooks[0], "__code__", None) if len(hooks) == 1 else None
+        place = None if code is None else source_at(code.co_filename, code.co_firstlineno)
+        return End(HOOKED, "hook", max(value[0]._sequence_nr(), 0) if leaf is None else -1, place)
+
     def maker(self, value: Key) -> Node:
         return value[0]
 
@@ -232,16 +285,18 @@ def _factors(node: Node) -> Iterator[Tensor]:
             yield one
 
 
-def _tried(node: Node, gradients: Sequence[Tensor | None]) -> Mapping[int, float]:
-    # Return the share of the norm that a node passes on for random numbers. Backward is linear in the gradient, so the
-    # node can simply be called again.
+def _tried(node: Node, gradients: Sequence[Tensor | None]) -> tuple[Mapping[int, float], set[int]]:
+    # Return the share of the norm that a node passes on for random numbers, and the places to which it passes on
+    # exactly 0. Backward is linear in the gradient, so the node can simply be called again.
     with torch.no_grad(), DisableTorchDispatch():
         given = [None if one is None else _random(one) for one in gradients]
         size = math.hypot(*(_norm(one) for one in given if one is not None))
         call: Any = node
         made = call(*given)
         made = made if isinstance(made, tuple) else (made,)
-        return {at: gain for at, one in enumerate(made) if isinstance(one, Tensor) and (gain := _norm(one) / size)}
+        norms = {at: _norm(one) for at, one in enumerate(made) if isinstance(one, Tensor) and one.numel()}
+        gains = {at: norm / size for at, norm in norms.items() if norm}
+        return gains, {at for at in norms if at not in gains}
 
 
 def _random(like: Tensor) -> Tensor:
@@ -265,6 +320,8 @@ def _why(seen: SeenByBackward, at: int) -> str:
         return CANCELS
     if seen.has_zero:
         return TIMES_ZERO  # a factor is 0, so the size of the other factor does not matter
+    if at in seen.smaller and at in seen.unsent and not seen.is_tiny:
+        return NOT_SENT
     return BY_CHANCE if at in seen.smaller or seen.is_tiny else FLAT
 
 
@@ -284,11 +341,11 @@ class Passes:
         self.does_without = does_without
         self.leaves: Leaves[int] = Leaves()  # the key is the id of a leaf
         self.passes: list[ObservedPass] = []  # the passes of this iteration
-        self.faint: dict[int, set[tuple[int, str]]] = {}  # by pass: nodes that passed on almost nothing before
+        self.faint: dict[int, Faint] = {}  # by pass, as of the iteration before
 
     def begins(self, roots: Sequence[Node]) -> None:
         """Observe a backward pass that is about to start from these nodes."""
-        faint = self.faint.get(len(self.passes), ())
+        faint = self.faint.get(len(self.passes), NOTHING_FAINT)
         self.passes.append(one := ObservedPass(roots, self.does_without, faint))
         suspicious = (known.held() for known in self.leaves.known.values() if known.is_suspicious)
         one.listen(self._arrived, None if one.is_small else [leaf for leaf in suspicious if leaf is not None])

@@ -65,7 +65,7 @@ class ScaledSteps:
             scaler = scaler_of(call.nodes)
             self.scales.append(1.0 if scaler is None else float(scaler.get_scale()))
             if self.scales[-1] > 1:
-                _at_end(call.nodes[0], partial(self._ended, graph.leaves(graph.all_nodes(call.nodes))))
+                at_end(call.nodes[0], partial(self._ended, graph.leaves(graph.all_nodes(call.nodes))))
 
     def _ended(self, leaves: Iterable[Tensor]) -> None:
         for leaf in leaves:
@@ -99,8 +99,9 @@ class ScaledSteps:
                 yield scaled_step(type(optimizer).__name__, scale, at)
 
 
-def _at_end(root: Node, ended: Callable[[], None]) -> None:
-    # Call a function when the pass that is about to start at this node has ended.
+def at_end(root: Node, ended: Callable[[], None]) -> None:
+    """Call a function when the pass that is about to start at this node has ended."""
+
     def begins(*_: Any) -> None:
         handle.remove()
         queue_callback(ended)

@@ -5,7 +5,9 @@ rounding.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, MutableMapping
 from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 from torch import Tensor
@@ -15,8 +17,11 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from backprobe.backends.torch.capture import version
 from backprobe.backends.torch.optimizer_steps import parameters
 from backprobe.backends.torch.tensors import grad_of, is_plain
+from backprobe.backends.useless import step_without_rate
 from backprobe.backends.useless.steps import SampledStep, SampledSteps, spread
 from backprobe.backends.user_lines import users_line
+from backprobe.record.reasons import Note
+from backprobe.record.source import Source
 
 
 class TorchSteps(SampledSteps):
@@ -27,12 +32,29 @@ class TorchSteps(SampledSteps):
         self.as_it_was: dict[Optimizer, list[tuple[Tensor, int, Tensor | None]]] = {}  # if no gradient differs from 0
         self.before: dict[Optimizer, list[tuple[Tensor, Tensor, Tensor]]] = {}  # set only while an optimizer steps
 
+        # by optimizer, the lines of its steps with a rate of 0; and the optimizers that ever had another
+        self.rates_of_zero: MutableMapping[Optimizer, list[Source | None]] = WeakKeyDictionary()
+        self.with_a_rate: WeakSet[Optimizer] = WeakSet()
+
+    def notes(self) -> Iterator[Note]:
+        yield from super().notes()
+        for optimizer, lines in self.rates_of_zero.items():
+            if len(lines) > 1 and optimizer not in self.with_a_rate:
+                yield step_without_rate(type(optimizer).__name__, len(lines), lines[-1])
+
     def listen(self) -> list[Any]:
         """Observe every step from now on, until the returned handles are removed."""
         return [register_optimizer_step_pre_hook(self._begin), register_optimizer_step_post_hook(self._end)]
 
     def _begin(self, optimizer: Optimizer, *_: Any) -> None:
-        if torch.compiler.is_compiling() or any(not _rate(group) for group in optimizer.param_groups):
+        if torch.compiler.is_compiling():
+            return
+        rates = [_rate(group) for group in optimizer.param_groups]
+        if not any(rates) and _rate(optimizer.defaults):  # a rate that was given as 0 is meant to be
+            self.rates_of_zero.setdefault(optimizer, []).append(users_line(sys._getframe(1)))
+        else:
+            self.with_a_rate.add(optimizer)
+        if not all(rates):
             return
         sampled = [
             (parameter, _sample(parameter).clone(), _sample(gradient) != 0)
