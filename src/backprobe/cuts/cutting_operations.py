@@ -237,8 +237,7 @@ def _use(node: ast.AST, leaf: str, above: dict[ast.AST, ast.AST], followed: Coll
         flat = flat or (ast.unparse(node) if flat_operation(node) else "")
         if kind:
             return _cut_by(node, Use(kind, "", call, is_argument, is_conditional), above, followed)
-        # in these, the expression may be evaluated without evaluating this part
-        is_conditional |= isinstance(node, ast.BoolOp) or (isinstance(node, ast.IfExp) and child is not node.test)
+        is_conditional |= _may_pass_by(node, child)
     return Use(call=call, is_argument=is_argument, is_conditional=is_conditional, flat=flat)
 
 
@@ -247,6 +246,11 @@ def _cuts_all(node: ast.AST, child: ast.AST, above: dict[ast.AST, ast.AST]) -> b
     whole = above.get(node)
     is_method = isinstance(node, ast.Attribute) and isinstance(whole, ast.Call) and whole.func is node
     return is_method and _kind(node, child) in WITHOUT_HISTORY
+
+
+def _may_pass_by(node: ast.AST, child: ast.AST) -> bool:
+    # May the expression be evaluated without evaluating this part?
+    return isinstance(node, ast.BoolOp) or (isinstance(node, ast.IfExp) and child is not node.test)
 
 
 def _cut_by(node: ast.AST, use: Use, above: dict[ast.AST, ast.AST], followed: Collection[str]) -> Use:

@@ -200,13 +200,12 @@ def _severed(flow: Dataflow, lost: set[int]) -> tuple[list[Finding], set[int], l
     for group in _by_line(flow, _without_outer(flow, flow.severing(flow.leading))):
         behind = flow.cut_off_by(group) & lost
         is_silent = any(cut.is_silent for cut in group)
-        # cuts of values that need no gradient, such as a mask computed from data, are no faults
-        if not behind and (is_silent or settled.issuperset(cut.mention.source for cut in group)):
+        if not behind and (is_silent or _are_settled(group, settled)):
             continue
         explained |= behind
         if _is_update(flow, group, is_replaced(behind)):
             updates.append(part_of_line(group[0].mention, flow.entries[group[0].target]))
-        elif not behind and all(cut.is_behind for cut in group):
+        elif not behind and _is_all_behind(group):
             continue  # no differentiated value lies before it: for example, the first state of a recurrence
         elif (behind and behind <= meant) or _are_taken_for_themselves(flow, group):
             meant |= behind
@@ -222,6 +221,15 @@ def _severed(flow: Dataflow, lost: set[int]) -> tuple[list[Finding], set[int], l
 def _of_group(flow: Dataflow, group: Sequence[Cut], behind: set[int]) -> Finding:
     found = as_one([cut_finding(flow, cut) for cut in group])
     return _inside(found, [flow.entries[cut.target].name for cut in group], _names(flow, behind))
+
+
+def _are_settled(group: Sequence[Cut], settled: set[int]) -> bool:
+    # Do these cuts concern only values that need no gradient, such as a mask computed from data?
+    return settled.issuperset(cut.mention.source for cut in group)
+
+
+def _is_all_behind(group: Sequence[Cut]) -> bool:
+    return all(cut.is_behind for cut in group)
 
 
 def _is_update(flow: Dataflow, group: Sequence[Cut], is_replaced: bool) -> bool:

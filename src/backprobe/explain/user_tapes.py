@@ -234,7 +234,6 @@ def _rebound(record: Record, one: NoneGiven) -> Finding | None:
     if not any(_local(record.entries[at]) == name for at in one.variables):
         return None
     facts = [say("asked_for", at=location(one.source))]
-    words = {"text": f"`{uncommented(entry.source)}`", "target": entry.source.expression}
     return finding(
         "not_watched.rebound",
         one.name,
@@ -243,7 +242,8 @@ def _rebound(record: Record, one: NoneGiven) -> Finding | None:
         facts=facts,
         value=repr(name),
         plain=name,
-        **words,
+        text=f"`{uncommented(entry.source)}`",
+        target=entry.source.expression,
     )
 
 

@@ -131,7 +131,7 @@ class BlockGuard:
     def __init__(self, backend: Backend, guards: BlockGuards, allowed: Allowed, frame: FrameType) -> None:
         self.guards, self.allowed, self.frame = guards, allowed, frame
         request = Request(None, options=Options(nonfinite=True, updates=False))
-        self.loop = GuardedLoop(request, frame.f_code.co_filename, self._over, self._block, [backend.name])
+        self.loop = GuardedLoop(request, frame.f_code.co_filename, self._over, self._block, lambda: [backend.name])
         self.entered = ExitStack()
         self.unseen: dict[str, None] = {}  # names of functions that ran compiled
         self.has_passed = False

@@ -183,18 +183,22 @@ def edits_for(
     own = FileText.read(source.file, names(source.file))
     try:
         tree = ast.parse(own.text)
-        written = {node.id for node in ast.walk(ast.parse(instead)) if isinstance(node, ast.Name)}
+        written = _spelled(ast.parse(instead))
     except SyntaxError:
         return
-    spelled = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    spelled |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
-    if not own.text or not written <= {*own.names, *spelled}:
+    if not own.text or not written <= {*own.names, *_spelled(tree)}:
         return
     every = [node for node in ast.walk(tree) if isinstance(node, ast.expr) and ast.unparse(node) == formula]
     here = [node for node in every if _is_at(node, source.line)]
     for node in here or (every if len(every) == 1 else []):
         put = instead if _is_whole(tree, node) else f"({instead})"
         yield Edit(source.file, node.lineno, own.text, ((own.start(node), own.end(node), put),), formula)
+
+
+def _spelled(tree: ast.Module) -> set[str]:
+    # The names in a program, those of parameters included.
+    found = (node for node in ast.walk(tree) if isinstance(node, ast.Name | ast.arg))
+    return {node.id if isinstance(node, ast.Name) else node.arg for node in found}
 
 
 def _is_at(node: ast.expr, line: int) -> bool:
