@@ -243,7 +243,7 @@ def no_floating_argument(framework):
 @refused("no arguments at all", bp.NothingToDifferentiate)
 def no_arguments(framework):
     """<lambda> has no floating argument to differentiate
-    asked: bp.probe(<lambda>)
+    asked: bp.probe(f)
     found: no arguments
     why:   only floating point and complex values have derivatives
     next:  pass floating point values, 3.0 instead of 3

@@ -603,6 +603,14 @@ def test_a_step_written_by_hand():
     assert rec["w#2"].status == "not_connected"
 
 
+def test_elements_with_factors_of_their_own_are_not_scaled():
+    x = torch.ones(3, requires_grad=True)
+    with bp.probe() as rec:
+        loss = x * x * torch.tensor([1.0, 0.0, 2.0])
+        loss.backward(torch.ones_like(loss))
+    assert "multiple of another" not in str(rec)
+
+
 def test_a_scaled_loss_in_a_block_around_a_model():
     model = torch.nn.Linear(2, 1)
     scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)

@@ -265,7 +265,7 @@ class Replaces(ABC):
 
     @abstractmethod
     def like(self, array: Any, tensor: Any) -> Any:
-        """Return a NumPy array as a tensor with the dtype and device of another tensor."""
+        """Return a NumPy array as a tensor with the dtype of another tensor, and in PyTorch on its device."""
 
     @abstractmethod
     def with_numbers(self, new: Any, original: Any) -> Any:

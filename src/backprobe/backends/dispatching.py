@@ -72,8 +72,8 @@ def dispatch(instance: Any, name: str, owner: type, instead: Callable[..., Any],
 
 
 def put_back(instance: Any, name: str, owner: type, thread: int) -> None:
-    """End the redirection for this instance. The last redirection removes the replacement from the class, unless the
-    program has replaced it.
+    """End the redirection of an instance's method in a thread. When the last one of the method has ended, the class
+    gets its original method back, unless the program has replaced the method since.
     """
     with LOCK:
         one = KNOWN.get((owner, name))

@@ -70,7 +70,7 @@ def overview(reader: RunReader, heading: str, report: Report, gaps: Report) -> s
 
 
 def alerted(report: Report) -> Iterator[str]:
-    """Yield the lines of the alerts, wrapped at the width of a terminal."""
+    """Yield the lines of the alerts, wrapped at ``COLUMNS`` characters."""
     words = str(report).split("\n")
     for line in words:
         indent = len(line) - len(line.lstrip())

@@ -26,4 +26,5 @@ def main() -> None:
     backprobe probe toy.py:f x=3 w=2 b=1
 
     Exit status: 0 if no problem was found, 1 if one was found, 2 for bad input, 3 if the program raised an exception.
+    A status with which a script itself exits is passed on, and watch exits with 1 if its script raises.
     """

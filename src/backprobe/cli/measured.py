@@ -24,9 +24,11 @@ NO_STEP = f"no optimizer made a step that can be heard, so nothing is known of w
 def measured(program: str, words: Sequence[str], steps: int, experiments: bool) -> NoReturn:
     """Run the first steps of a script, and print what it keeps in memory.
 
-    The exit status is that of the script, or else 1 if something outlives its step, and 2 if no step was seen.
+    The exit status is the script's own if that is not 0, and 3 if the script raises. Otherwise it is 1 if something
+    outlives its step, and 2 if no step was seen. A script that itself calls ``sys.exit(0)`` before any step gives 0.
 
-    With ``experiments``, the script runs again with inserted lines that should free such memory.
+    With ``experiments``, the script may run again with changed lines that should free such memory. It does not if it
+    raised or called ``sys.exit()`` with a status.
     """
     file, spec = main_program(program)
     script = ScriptMemory(steps)

@@ -31,7 +31,7 @@ def shown(error: Exception) -> int:
 
 
 def show(error: BaseException) -> None:
-    """Print an error and its causes, without stack frames that do not belong to the program."""
+    """Print an error and its causes, without the stack frames of backprobe, its callers and the import system."""
     # imported here because this import is large, and the viewer's server also imports this file
     from backprobe.explain.rebound import rebound_note
 

@@ -1,4 +1,4 @@
-"""The verb ``diff_live``: compares two programs segment by segment, each segment starting from the first's values."""
+"""The verb ``diff_live``: compares two programs segment by segment, each computing from the first program's values."""
 
 from __future__ import annotations
 

@@ -64,7 +64,8 @@ def _with_text(make: Callable[..., types.CodeType], args: Any, file: str, lines:
 
 
 def _culprit(cloudpickle: Any, parts: dict[str, Any]) -> tuple[str, Any, str]:
-    # The innermost part that cannot be pickled: its path, the object itself, and the line that creates it.
+    # Return the innermost part found that cannot be pickled: its path, the object, and the line that assigns it or else
+    # a part around it; empty if there is no such line. If each part can be pickled alone, the object is None.
     found: tuple[str, Any, str] = (" and ".join(parts), None, "")
     queue, line = list(parts.items()), ""
     for _ in range(DEEPEST):

@@ -89,8 +89,8 @@ def with_parameters(flow: Dataflow, findings: Sequence[Finding]) -> list[Finding
 
 
 def _without_twins(training: Training, causes: Sequence[tuple[Finding, Untrained]]) -> list[Unregistered]:
-    # The parameters that no optimizer holds. Parameters of a model are left out if an optimizer holds those of an equal
-    # model instead, because another finding reports this.
+    # Return the tensors that no optimizer holds. Parameters of a model are left out if an optimizer holds those of an
+    # equal model instead, because another finding reports this.
     twin_of = dict(training.twins)
     paired = {twin_of[one.name] for cause, one in causes if cause.kind == "replaced" and one.name in twin_of}
     return [one for one in training.unregistered if one.name not in paired]

@@ -123,8 +123,9 @@ def _is_lost(entry: Entry) -> bool:
 
 
 def _each_line_once(record: Record, findings: Sequence[Finding]) -> list[Finding]:
-    # Keep one finding for each line. If a tape observed the operation that cuts, its finding replaces a finding that
-    # does not say how the line cuts. If neither says how, the finding from the recording is kept.
+    # Leave out a finding that does not say how its line cuts, if a tape observed the operation that cuts there. Also
+    # leave it out if it is a tape's and the recording has a finding for the line. Then add what tapes observed at
+    # lines that no kept finding names.
     asked = none_given(record)
     seen = [one for one in asked if Known.OBSERVED in one.known]
     told = [one for one in findings if Known.NOT_HOW not in one.known or not is_said(one.source, seen)]

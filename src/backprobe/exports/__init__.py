@@ -1,6 +1,7 @@
 """Exports runs for other tools: as data sets of Parquet or Arrow files, and as TensorBoard event files.
 
-A data set can be on any file system, can be opened as a run again, and can be queried by SQL.
+A data set can be in a folder or on a file system that ``fsspec`` supports, and can be queried by SQL. It can be opened
+as a run again, unless only some fields were exported.
 """
 
 from __future__ import annotations

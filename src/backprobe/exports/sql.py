@@ -67,8 +67,8 @@ def merged(first: str = "arg_min") -> str:
 def query(tables: Mapping[str, Any], text: Any, asked: str, reread: Callable[[], None]) -> Any:
     """Run a query in DuckDB, and return a ``pyarrow.Table``. Raises BadOption, NotInstalled, and BadRun.
 
-    ``reread`` reads all tables again, and raises BadRun if one is damaged. It is needed because DuckDB reports that
-    error only as text.
+    ``reread`` reads again what DuckDB reads lazily, and raises BadRun if that is damaged. It is needed because DuckDB
+    reports that error only as text.
     """
     duckdb = installed("duckdb", asked="run.sql")
     if not isinstance(text, str):

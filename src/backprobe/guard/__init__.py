@@ -51,8 +51,10 @@ def guard(
 
     With a *model*, the guard checks the return value of each call, and the gradients of the parameters after each
     ``backward()`` through the model. If one of these is not finite, the call is repeated under a probe, with the same
-    inputs, buffers and random state. The error's ``report`` is the report of ``bp.explain`` on that recording. NaN or
-    Inf inside the model that reaches neither, such as a mask of -Inf before a softmax, does not raise.
+    inputs, buffers and random state, and the error's ``report`` is the report of ``bp.explain`` on that recording. If
+    NaN or Inf came from outside the call, or if the call cannot be repeated or is finite the second time, the report
+    says so instead. NaN or Inf inside the model that reaches neither, such as a mask of -Inf before a softmax, does
+    not raise.
 
     Without a model, the guard checks the variables of the block and of the functions that it calls, from one
     ``backward()`` to the next.

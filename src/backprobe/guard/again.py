@@ -27,7 +27,9 @@ class Anything:
 
 
 class Explained(NamedTuple):
-    """The result of repeating a call: a report, or the reason why it was not repeated; and the recording."""
+    """The result of repeating a call: a report, or the reason why there is none; and the recording. The recording is
+    None if the call was not repeated, or if the repetition failed.
+    """
 
     known: Report | Reason
     record: Record | None = None

@@ -142,7 +142,7 @@ def _called(entry: Entry) -> Iterator[str]:
 
 
 def calls_of(entry: Entry) -> list[str]:
-    """The functions and methods that an entry's line calls, by their last names."""
+    """The recorded calls of an entry's expression, by their last names: see ``Source.calls``."""
     return [] if entry.source is None else [call.rpartition(".")[2] for call in entry.source.calls]
 
 

@@ -142,7 +142,7 @@ class CellBlock(OfCell, PlainBlock):
             self.noting(self._run_backward_at_end)
 
     def _run_backward_at_end(self) -> None:
-        # Differentiate the output of the cell if the cell took no gradient itself.
+        # Differentiate the output of the cell. Called if the cell raised no error and took no gradient itself.
         assert isinstance(self.tape, AtEnd)
         self.doing = "choosing the output of"
         output = self.output(self.result, self.probe.asked[0])

@@ -74,12 +74,12 @@ class Request:
 
     @functools.cached_property
     def asked(self) -> tuple[AskedOutput, ...]:
-        """The outputs to differentiate: a single output without a key, or several outputs, each with its key."""
+        """The outputs to differentiate: each with its key if ``of`` is a list, tuple or mapping; else one without."""
         return asked_of(self.of, self.cotangent)
 
     @functools.cached_property
     def keys(self) -> tuple[str, ...]:
-        """The keys of several outputs; empty for a single one."""
+        """The keys of the outputs if ``of`` is a list, tuple or mapping; empty otherwise."""
         return tuple([one.key for one in self.asked if one.key is not None])
 
 

@@ -145,6 +145,7 @@ class Script:
         self.spec = spec  # the spec of a module that runs like ``python -m``
         self.probe, self.file, self.arguments = probe, file, [file, *arguments]
         self.answer: Report | None = None
+        self.has_exited = False  # did the script itself exit, with the status 0?
         self.before: dict[str, None] = {}  # sentences about findings in parts without backward, in order
         self.last: Report | None = None  # the report on the last part without backward
         self.uncalled: set[str] | None = None  # parameters without a gradient so far, if they may get one later

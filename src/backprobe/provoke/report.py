@@ -18,9 +18,10 @@ class Provocation(Finding):
     """An input at which the framework itself gives NaN or Inf, and the responsible operation.
 
     ``f(*args, **kwargs)`` is the run that breaks. ``broken`` is ``result`` if the result contains NaN or Inf, and
-    ``gradient`` if a gradient of the result's sum does. ``change`` is the largest change of a number from the example,
-    relative to the width of its bounds. ``tries`` is the number of inputs that were tried before. ``explained`` is the
-    report of ``bp.explain`` on this run.
+    ``gradient`` if only a gradient of the result's sum does. ``change`` is the largest change of a number from the
+    example, relative to the width of its bounds. ``tries`` is the number of inputs that the search for this operation
+    tried. If the operation broke during another search, it is the number that the searches before that one tried.
+    ``explained`` is the report of ``bp.explain`` on this run.
     """
 
     args: tuple[Any, ...] = field(default=(), compare=False)

@@ -66,8 +66,8 @@ def _overflow(inverse: Callable[[float], float], *, both: bool = False) -> Calla
 
 
 def _power(largest: float, operands: Sequence[Array]) -> Goals:
-    # If the exponent is a single number, the ends of the base's range depend on it. If the exponent varies, it may also
-    # overflow.
+    # If the exponent is a single number, the ends of the base's range depend on it. If the exponent is an array and the
+    # base is a single positive number other than 1, the exponent has an end too, where the power overflows.
     base, exponent = [*operands, None, None][:2]
     if exponent is None:
         return [(0, BELOW)]

@@ -99,8 +99,8 @@ def by_key(value: Any) -> Any:
 
 
 def holds(value: Any, sought: Callable[[Any], bool]) -> bool:
-    """Does a container hold a leaf for which ``sought`` is true? Paths are not computed; numbers and strings are
-    skipped.
+    """Does a container hold a value, or a container, for which ``sought`` is true? It is searched down to ``DEEPEST``
+    levels. Numbers, strings, bytes and None are skipped. Paths are not computed.
 
     >>> holds({"a": [1, (2.5, ...)]}, lambda leaf: leaf is ...), holds([1, "x"], lambda leaf: leaf is ...)
     (True, False)

@@ -228,7 +228,7 @@ class Graph:
             raise _damaged("values that flow into themselves, in a circle")
         return order
 
-    # Properties for boxes.
+    # Properties and methods for boxes.
 
     @cached_property
     def boxes(self) -> Mapping[str, Box]:

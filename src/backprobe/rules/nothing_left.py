@@ -13,7 +13,7 @@ from backprobe.rules.window import Mask, Matrix, RunRows, Window, first_of, last
 # in steps: how long gradients must be zero or lost, and how many steps before that are compared with them
 LASTING, BEFORE = 5, 20
 LATE = 15  # in steps: how long gradients must be zero if the loss is 0 too, as the loss of a margin may be
-# gradients are lost if their norm is below this multiple of the smallest norm in the steps before
+# gradients count as lost only if their norm stays below this multiple of the smallest norm in the steps before
 LOST = RULES["zero_gradients"].threshold
 OF_LOSS = "a loss that is multiplied by 0 or does not depend on the parameters, or a mask that leaves nothing of it"
 OF_STEP = "whether several losses or passes cancel, or gradients are cleared between backward() and optimizer.step()"

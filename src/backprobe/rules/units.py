@@ -13,7 +13,7 @@ from backprobe.rules.shares import is_shares
 from backprobe.rules.window import Firsts, Mask, Matrix, RunRows, Table, Window, lasting
 
 DEAD, FLAT, LARGE = (RULES[kind].threshold for kind in ("dead", "saturated", "large_values"))
-FEWEST = 8  # returned values with fewer numbers are not examined
+FEWEST = 8  # returned values with fewer numbers count as neither dead nor saturated
 IS_DEAD = "'{name}' is dead: a share of {number} of what it returns is 0"
 OF_DEAD = "the bias before it, a lower learning rate, or leaky_relu"
 OF_INPUTS = "the scale of the inputs: subtract their mean and divide by their standard deviation"

@@ -18,7 +18,9 @@ STAND_INS = set[type]()
 
 
 def innermost(function: Any) -> FunctionType | None:
-    """Return the plain function inside methods, partials and decorators; None if there is none."""
+    """Return the plain function inside methods, partials and functions with ``__wrapped__``. None if there is none, as
+    for other callables, or if a method is patched.
+    """
     for _ in range(64):
         if type(function) in STAND_INS:
             return None

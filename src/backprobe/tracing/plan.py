@@ -29,7 +29,8 @@ class Plan:
         self.schemas: list[Any] = []  # the most recently used first: see ``tracing.schema``
         self.followed: dict[Any, tuple[Known, Known, dict[Any, Any]]] = {}  # by tape and package: see ``codes``
         self.chosen: dict[Any, Any] = {}  # cached by the backend, for each shape of a model
-        # For the last model: the paths of its parameters, their numbers, and the events that name them.
+        # For the last model whose parameters were named together: their paths, the numbers of their values, and the
+        # events that name them.
         self.parameters: tuple[Sequence[str], Sequence[int], Sequence[Any]] | None = None
         self.bare: dict[type, set[type]] = {}  # by class of tape: types of values that hold no tensor
         self.copies = Copies()

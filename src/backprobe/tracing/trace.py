@@ -384,7 +384,7 @@ class Trace:
             return [*map(self.name_path, paths, tensors)]
         numbers = [*map(self.versions.numbers.__getitem__, map(self.tape.identity, tensors))]
         known = self.plan.parameters
-        if known is None or known[:2] != (paths, numbers):  # true for nearly all runs except the first
+        if known is None or known[:2] != (paths, numbers):  # nearly always false after the first run
             events = [one for path, at in zip(paths, numbers, strict=True) for one in (0, PARAMETER, (path, at))]
             self.plan.parameters = known = paths, numbers, events
         self.say(known[2])

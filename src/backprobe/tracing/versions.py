@@ -236,7 +236,7 @@ class Versions:
                     stamps[key] = self.versions[held]
 
     def _renew(self, now: list[int], by: By, at: int | Site) -> None:
-        # Capture live tensors that were written to, and log their numbers before and after the write.
+        # Capture live tensors that were written to, and log the index of each old capture with that of the new one.
         pairs: dict[int, int] = {}
         with self.tape.quiet():
             self._capture_written(now, by, at, pairs)

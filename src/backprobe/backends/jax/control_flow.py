@@ -36,7 +36,7 @@ class TapSite:
 
     like: jax.ShapeDtypeStruct  # shape and dtype of the tap's value, stacked over the steps of all loops
     axes: tuple[str, ...]
-    opaque: Reason | None = None  # why the value cannot become an output
+    opaque: Reason | None = None  # why the value cannot be brought out of the equation
 
 
 def keys_inside(equation: Any) -> set[int]:

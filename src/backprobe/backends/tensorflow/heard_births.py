@@ -21,8 +21,8 @@ from backprobe.backends.user_lines import callers
 
 @contextmanager
 def hearing_births(heard: Callable[[HeardBirth], None]) -> Iterator[None]:
-    """Inside this context, ``heard`` is called for each operation whose first result has NaN without NaN in an operand,
-    or Inf with finite operands.
+    """Inside this context, ``heard`` is called for operations whose first result has NaN without NaN in an operand, or
+    Inf with finite operands. Operations with an operand without numbers, or with a very large array, are left out.
     """
 
     def told(kind: Any, inputs: Sequence[Any], attrs: Any, outputs: Sequence[Any], *rest: Any, **named: Any) -> None:

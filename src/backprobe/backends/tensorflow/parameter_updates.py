@@ -85,7 +85,8 @@ class Updates:
         ]
 
     def _time(self, capture: Capture) -> int:
-        # Return the position in the log at which a value was made; 0 for a value that existed before.
+        # Return the position in the log at which a value was made; 0 if it existed before, or was not computed from
+        # values with a gradient.
         if capture.is_variable:
             uses = self.log.variables.get(capture.number)
             return uses.writes[capture.version - 1] if uses is not None and capture.version else 0

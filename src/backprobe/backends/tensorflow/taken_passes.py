@@ -24,8 +24,9 @@ MOST = 8  # the most outputs that are distinguished
 
 @dataclass(frozen=True)
 class GivenPass:
-    """A backward pass of the program: its target tensors, their cotangents, its positions in the log, whether it
-    requested only gradients of Variables, its line, and the tape's method.
+    """A backward pass of a tape: its target tensors, their cotangents, its positions in the log, whether it requested
+    only gradients of Variables, its line, and the tape's method. A pass of the probe, or inside another pass, is kept
+    without targets and line.
     """
 
     targets: Sequence[Any]

@@ -246,7 +246,7 @@ class UserTapes:
 
         def cut(one: Severed, of: int) -> CutOperation | None:
             found = {at for number in one.inputs for at in self.log.nearest(number, recorded)}
-            # remove values that also flow into the operation, but were not computed from this Variable
+            # keep only values that were computed from this source: others may flow into the operation too
             found = {at for at in found if of in self.log.before([captures[at].number])}
             line = one.source
             return None if line is None else CutOperation(one.operation, one.by, one.dtype, line, tuple(sorted(found)))

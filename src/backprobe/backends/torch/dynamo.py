@@ -1,12 +1,13 @@
 """Undocumented names of Dynamo. Some PyTorch versions may lack some of them.
 
-If a name is missing, a watch behaves as follows:
+If a name is missing, this happens:
 
-- ``OptimizedModule``, ``WRAPPED_FORWARD``: no module is recognised as compiled.
+- ``OptimizedModule``: the module that ``torch.compile(module)`` returns is taken for an ordinary module.
+- ``WRAPPED_FORWARD``: if PyTorch defines the forward of a module that was compiled before the watch, a message names a
+  function of PyTorch instead of the module.
 - ``compiled_codes``: nothing counts as compiled before the watch, so such code goes unnoticed.
 - ``REST``: the rest of a function is not recognised as such.
 - ``skip_code``: Dynamo may compile a hook separately from the model.
-- ``skip_calls``: Dynamo may try to compile a mode of backprobe, and warn of what it cannot trace there.
 - ``FINDS_EFFECTS``: gradients whose statistics are computed in compiled code are copied.
 - ``start_callbacks``: hooks are never removed between measured steps, because they could not be restored before a
   compilation.
@@ -65,14 +66,6 @@ def skip_code(code: CodeType) -> None:
     skip: Any = lookup("torch._dynamo.eval_frame.skip_code")
     if skip is not None:
         skip(code)
-
-
-def skip_calls(code: CodeType) -> None:
-    """Keep Dynamo from compiling this code and all that it calls. The compiler itself is not imported for that."""
-    names = ("set_code_exec_strategy", "_FrameExecStrategy", "_FrameAction.SKIP")
-    set_strategy, strategy, skip = (lookup(f"torch._C._dynamo.eval_frame.{name}") for name in names)
-    if set_strategy is not None and strategy is not None and skip is not None:
-        set_strategy(code, strategy(skip, skip))
 
 
 def start_callbacks() -> list[Callable[..., None]] | None:

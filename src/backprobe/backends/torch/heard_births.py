@@ -19,7 +19,6 @@ from torch.autograd import Function
 from torch.utils import deterministic
 
 from backprobe.backends.heard_births import MOST, HeardBirth, lines_above
-from backprobe.backends.torch.dynamo import skip_calls
 from backprobe.backends.torch.nonfinite import BADNESS, FINITE, FinitenessLook
 from backprobe.backends.torch.private import DispatchMode, current_node, current_pass, tree_map
 
@@ -35,7 +34,6 @@ class HearingBirths(DispatchMode):
     def __init__(self, heard: Callable[[HeardBirth], None]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # PyTorch has no type for it
         self.heard = heard
-        skip_calls(HearingBirths.__torch_dispatch__.__code__)
         with self:
             torch.zeros(1) + 1  # PyTorch imports modules for modes when the first operation runs in one
 
@@ -61,8 +59,8 @@ class HearingBirths(DispatchMode):
 
 @contextmanager
 def hearing_births(heard: Callable[[HeardBirth], None]) -> Iterator[None]:
-    """Inside this context ``heard`` is called for each operation that makes NaN or Inf. PyTorch's anomaly mode is
-    enabled, because it records the lines of forward.
+    """Inside this context ``heard`` is called for the operations that ``HearingBirths`` describes. PyTorch's anomaly
+    mode is enabled, because it records the lines of forward.
     """
     before = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
     torch.set_anomaly_enabled(True, False)

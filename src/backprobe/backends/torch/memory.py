@@ -85,7 +85,8 @@ class TorchMemory(MemoryHearing):
         self.bytes = StepBytes()
         self.hooks: list[int] = []  # the number of hooks after each step
         self.zeroed: dict[int, tuple[int, Source | None]] = {}
-        self.other: set[int] = set()  # optimizers whose gradients were not all zero when a step started
+        # ids of optimizers that had a gradient which was not set to zero in place when a step saved its first tensor
+        self.other: set[int] = set()
         self.handles: list[Any] = []
 
     # Methods for observing the program.

@@ -32,7 +32,7 @@ from backprobe.backends.torch.pipelines import NONE, schedules
 from backprobe.backends.torch.private import dispatch_modes
 from backprobe.backends.torch.structure import MOST_SHAPES, Shape, Structure, structure
 from backprobe.backends.torch.transforms import is_traced
-from backprobe.backends.torch.uncompiled import is_uncompiled
+from backprobe.backends.torch.uncompiled import OPEN, is_uncompiled
 from backprobe.errors import Unsupported
 from backprobe.record.reasons import Reason
 from backprobe.source.user_code import innermost
@@ -475,7 +475,7 @@ def _kind_of_module(part: Module) -> Refusal | None:
 
 def is_compiled_module(part: Module) -> bool:
     """Does the module run compiled code: was it compiled in place, or did ``torch.compile`` return it?"""
-    if is_uncompiled():
+    if OPEN:
         return False
     return part._compiled_call_impl is not None or type(part).__name__ == "OptimizedModule"
 
@@ -484,7 +484,7 @@ def is_compiled(function: Any) -> bool:
     """Does the function run compiled code: did ``torch.compile`` return it? Its attributes are read without running the
     user's code.
     """
-    if is_uncompiled():
+    if OPEN:  # this is asked often, and a call would take longer
         return False
     while isinstance(function, MethodType | Patched):
         function = function.__func__ if isinstance(function, MethodType) else function.original

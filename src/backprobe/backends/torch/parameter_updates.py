@@ -43,7 +43,7 @@ class UpdatedLeaf:
     tensor: Tensor
     version: int
     look: int
-    gradient: int | None = None  # the number of the examined gradient that the last backward left
+    gradient: int | None = None  # the number of the examination of the gradient that the last backward left
     is_written: bool = False  # was the tensor written to since that backward?
 
 

@@ -12,7 +12,7 @@ from weakref import ref
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import Node, get_gradient_edge
+from torch.autograd.graph import get_gradient_edge
 
 from backprobe.backends.patching import listening
 from backprobe.backends.torch.capture import Capture, version
@@ -40,10 +40,10 @@ Scales = tuple[tuple[float | None, ...], tuple[tuple[int, Reason], ...]]
 
 
 def multiple(root: Tensor) -> Multiple | None:
-    """Find the value of which a tensor is a multiple, and return the value's edge and the factor; None if there is no
-    such value.
+    """Find the value that was multiplied or divided by one number without a gradient to give this tensor.
 
-    Must be called while the tensor's graph exists.
+    Return the value's edge and the number, which is None if it cannot be read. Return None if the tensor was computed
+    in another way. Must be called while the tensor's graph exists.
     """
     node = root.grad_fn
     if node is None or node.name() not in SCALING:
@@ -52,20 +52,15 @@ def multiple(root: Tensor) -> Multiple | None:
     if len(followed) != 1 or (node.name() == DIVISION and followed != [0]):
         return None
     (follower, output), other = node.next_functions[followed[0]], ("_saved_other", "_saved_self")[followed[0]]
-    number = _number(node, other)
+    # ``data`` gives nothing if reading would call hooks of the user, or if the node has run: a block around a model
+    # notices backward only when it reaches the first recorded value
+    (held,) = data(node, other) or (None,)
+    if held is not None and held.numel() != 1:
+        return None  # its elements have different factors
+    number = _single(held) if held is not None and held.device.type == "cpu" else None
     if node.name() == DIVISION and number is not None:
         number = 1 / number if number else None
     return (follower, output), number  # type: ignore[return-value]
-
-
-def _number(node: Node, name: str) -> float | None:
-    # Return the single number that a node has saved. None if it is on a device, if the node has already run, or if
-    # reading the number would call the user's hooks.
-    #
-    # The node may have run because a block around a model notices backward only when it reaches the first recorded
-    # value.
-    (held,) = data(node, name) or (None,)
-    return _single(held) if held is not None and held.device.type == "cpu" else None
 
 
 def _single(tensor: Tensor | None) -> float | None:

@@ -155,7 +155,8 @@ def hooks_noted(captures: Sequence[Capture], there: Sequence[int], own: int = 0)
     """Return notes on captures whose tensors have hooks of the user. A leaf that is observed also has a hook of
     backprobe, which does not count.
     """
-    return [(at, HOOKED) for at in there if users_hooks(captures[at].tensor) > own + (captures[at].leaf is not None)]
+    hooked = [at for at in there if captures[at].tensor._backward_hooks]  # few have any
+    return [(at, HOOKED) for at in hooked if users_hooks(captures[at].tensor) > own + (captures[at].leaf is not None)]
 
 
 def outcome(

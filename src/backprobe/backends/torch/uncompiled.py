@@ -12,7 +12,6 @@ from typing import Any
 import torch
 
 from backprobe.backends.patching import listening
-from backprobe.backends.private_names import has
 
 CALLERS = tuple(os.path.join("_dynamo", name) for name in ("eval_frame.py", "external_utils.py"))
 """The files with the functions of Dynamo that call what was to be compiled."""
@@ -35,12 +34,8 @@ def calls_plain_code(code: CodeType) -> bool:
 def uncompiled() -> Iterator[None]:
     """Inside this context, what ``torch.compile`` returned runs the program's own code, and nothing is compiled.
 
-    A compiled model is still an ``OptimizedModule``, with the same names. Releases before PyTorch 2.6 cannot do this:
-    there, the program runs compiled.
+    A compiled model is still an ``OptimizedModule``, with the same names.
     """
-    if not has(torch.compiler, "set_stance"):
-        yield
-        return
     with ExitStack() as eager:
 
         def compile_called(following: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

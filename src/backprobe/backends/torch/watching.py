@@ -78,7 +78,8 @@ class TorchWatching(ModelWatching):
         self.modules: dict[Module, WatchedModule] = {}
         # modules that did not belong to the model when they first ran
         self.foreign: weakref.WeakSet[Module] = weakref.WeakSet()
-        self.has_looked = False  # has this step already looked for modules that the program has added?
+        # has this step already looked, for a foreign module, for modules that the program has added?
+        self.has_looked = False
         self.parameters: dict[Tensor, str] = {}
         self.seen: dict[int, MeasuredTensor] = {}  # by the id of the tensor
         self.passes: dict[int, bool] = {}  # by the engine's number of a pass: does the pass belong to backward()?

@@ -96,8 +96,9 @@ def _is_of_inf(birth: Finding) -> bool:
 
 
 def _grouped(found: Sequence[Finding]) -> list[Finding]:
-    # Report findings of one kind on one line only once, by the first of them, because each iteration of a loop gives
-    # the same finding. Values with NaN or Inf from an unknown line are grouped with later versions of the same name.
+    # Report findings of one kind on one line only once, by the first of them, if they differ only in the counts of
+    # names: each iteration of a loop gives the same finding. Values that come in with NaN or Inf from an unknown line
+    # are grouped with later versions of the same name.
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for at, one in enumerate(found):
         same = tuple(COUNT.sub("", text) for text in one.fields.values())

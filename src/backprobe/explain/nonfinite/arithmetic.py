@@ -125,7 +125,7 @@ def xlogy(x: Array, y: Array) -> Array:
 
 
 def made(array: Array, dtype: Any) -> Array:
-    """Return a tensor that a line writes as literal numbers: floating-point numbers get single precision."""
+    """Return a tensor that a line writes as literal numbers. Without ``dtype``, floating-point numbers get float32."""
     return array.astype(str(dtype) if dtype is not None else numpy.float32 if array.dtype.kind == "f" else array.dtype)
 
 

@@ -1,5 +1,5 @@
-"""All ranks of a run, read as one: numbers of which each process has a part are added up, and numbers that all
-processes share count once.
+"""All ranks of a run, read as one. Statistics of values of which each process has a part are merged. For values that
+all processes share, the statistics of one process are taken.
 """
 
 from __future__ import annotations

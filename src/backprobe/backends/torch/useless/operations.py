@@ -16,7 +16,6 @@ from torch.optim import Optimizer
 
 from backprobe.backends.call_sites import Instruction
 from backprobe.backends.result_uses import dropping
-from backprobe.backends.torch.dynamo import skip_calls
 from backprobe.backends.torch.private import DispatchMode, current_pass, innermost_transform
 from backprobe.backends.torch.tensors import is_plain
 from backprobe.backends.torch.unaccounted_nodes import now
@@ -38,7 +37,6 @@ class Operations(DispatchMode):  # type: ignore[no-untyped-call]  # it has no ty
     def __init__(self) -> None:
         made: Any = super().__init__  # ``__init__`` has no types
         made()
-        skip_calls(Operations.__torch_dispatch__.__code__)
         self.lines: dict[int, tuple[str, int]] = {}  # the line that made a node, by the node's number
         self.pointwise: dict[Any, bool] = {}
         self.calls: dict[int, Applied] = {}  # by node number; pointwise ones only with ``keeps_pointwise``

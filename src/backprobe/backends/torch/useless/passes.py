@@ -75,7 +75,7 @@ class SeenByBackward:
     hidden: set[int] = field(default_factory=set)
     without: set[int] = field(default_factory=set)  # places of inputs that do not affect the result
     empty: set[int] = field(default_factory=set)  # places of sums that are exactly 0, by chance or always
-    unsent: set[int] = field(default_factory=set)  # places to which random numbers, too, are sent as exactly 0
+    unsent: set[int] = field(default_factory=set)  # places that get exactly 0 even if random numbers come to the node
     was_faint: bool = False  # did it pass on almost nothing in the iteration before?
     got: bool = False  # has any gradient come to the node, maybe of 0?
 
@@ -414,8 +414,8 @@ def _norm_behind(gradient: Tensor, given: Sequence[Tensor | None], norm: float) 
 
 
 def _norm(tensor: Tensor) -> float:
-    # Return the norm, computed in the tensor's own precision, which is ten times faster. If squares may have
-    # underflowed or overflowed, compute it in double precision.
+    # Return the norm. It is computed in the tensor's own precision if that is float32 or float64, which is ten times
+    # faster. For other dtypes, or if squares may have underflowed or overflowed, it is computed in double precision.
     with torch.no_grad(), DisableTorchDispatch():
         if tensor.dtype in (torch.float32, torch.float64):
             found = float(torch.linalg.vector_norm(tensor))

@@ -29,7 +29,9 @@ class TorchSteps(SampledSteps):
 
     def __init__(self) -> None:
         super().__init__()
-        self.as_it_was: dict[Optimizer, list[tuple[Tensor, int, Tensor | None]]] = {}  # if no gradient differs from 0
+        # set only while an optimizer steps that began without a nonzero gradient: each parameter, its version, and
+        # some of its numbers
+        self.as_it_was: dict[Optimizer, list[tuple[Tensor, int, Tensor | None]]] = {}
         self.before: dict[Optimizer, list[tuple[Tensor, Tensor, Tensor]]] = {}  # set only while an optimizer steps
 
         # by optimizer, the lines of its steps with a rate of 0; and the optimizers that ever had another
