@@ -1,12 +1,11 @@
 """Recordings on disk: what comes back, bit for bit."""
 
-from collections import enum
+import enum
+from collections import OrderedDict, namedtuple
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import namedtuple
 import numpy
-import OrderedDict
 import pytest
 import torch
 from hypothesis import given, settings
