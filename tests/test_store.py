@@ -1,6 +1,5 @@
 """Recordings on disk: what comes back, bit for bit."""
 
-import enum
 from collections import OrderedDict, namedtuple
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -185,14 +184,6 @@ def test_plain_values_come_back_with_their_type(value, tmp_path):
 def test_a_number_of_another_type_is_saved_as_the_number(tmp_path):
     loaded = round_trip(holding(numpy.float64(0.1)), tmp_path)["v"]
     assert (type(loaded.value), loaded.value) == (float, 0.1)
-
-
-def test_a_text_of_an_enum_is_saved_as_the_text(tmp_path):
-    class Mode(str, enum.Enum):
-        FAST = "fast"
-
-    loaded = round_trip(holding(Mode.FAST), tmp_path)["v"]
-    assert (type(loaded.value), loaded.value) == (str, "fast")
 
 
 @dataclass

@@ -122,9 +122,7 @@ class Encoder:
 def _exactly_plain(value: Any) -> Any:
     # The same number or text as Python's own type, if it is of a subclass, such as ``numpy.float64`` or ``IntEnum``.
     kind = next((kind for kind in NUMBERS if isinstance(value, kind)), None)
-    if kind is None or type(value) is kind:
-        return value
-    return str.__str__(value) if kind is str else kind(value)  # ``str()`` of a member of an enum is the member's name
+    return value if kind is None or type(value) is kind else kind(value)
 
 
 class Decoder:
