@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import jax
-
 from backprobe.backends.captures import Captures
 from backprobe.backends.jax import calls, errors, private, refusals
 from backprobe.backends.jax.arrays import JaxArrays
@@ -18,6 +16,7 @@ from backprobe.backends.jax.second_order import hessian
 from backprobe.backends.jax.state import JaxState
 from backprobe.backends.jax.tape import JaxTape
 from backprobe.backends.jax.trials import JaxTrials
+from backprobe.backends.jax.uncompiled import uncompiled
 from backprobe.backends.jax.useless_in_call import of_call
 from backprobe.backends.jax.variations import JaxVariations
 from backprobe.backends.jax.vectorized import JaxVectorized
@@ -45,7 +44,7 @@ class JaxBackend(Backend):
     function_watches = JaxWatches()
     memory = JaxMemory
     hear_births = staticmethod(hearing_births)
-    uncompiled = staticmethod(jax.disable_jit)
+    uncompiled = staticmethod(uncompiled)
     recheck = JaxRecheck
     state = JaxState
     trials = JaxTrials
