@@ -1,5 +1,6 @@
 """Programs that run uncompiled: the program's own loops run in Python, and JAX's own loops do not."""
 
+import os
 import sys
 
 import jax
@@ -10,15 +11,16 @@ from jax import lax
 from backprobe.backends.jax.uncompiled import uncompiled
 
 KEY = jax.random.key(0)
+RANDOM = os.path.join("jax", "_src", "random")
 
 
-def entered(call, file):
-    """How many functions of a file a call enters."""
+def entered(call):
+    """How many functions that draw random numbers a call enters."""
     count = 0
 
     def profile(frame, event, arg):
         nonlocal count
-        count += event == "call" and frame.f_code.co_filename.endswith(file)
+        count += event == "call" and RANDOM in frame.f_code.co_filename
 
     sys.setprofile(profile)
     try:
@@ -28,12 +30,12 @@ def entered(call, file):
     return count
 
 
-@pytest.mark.parametrize("draw", [jax.random.gamma, jax.random.poisson, jax.random.loggamma])
+@pytest.mark.parametrize("draw", [jax.random.gamma, jax.random.loggamma])
 def test_samples_are_drawn_in_compiled_loops(draw):
     shape = (200,)
     with uncompiled():
         drawn = draw(KEY, 2.5, shape)
-        assert entered(lambda: draw(KEY, 2.5, shape), "random.py") < 200
+        assert 0 < entered(lambda: draw(KEY, 2.5, shape)) < 200
     assert jnp.allclose(drawn, draw(KEY, 2.5, shape), rtol=1e-5)
 
 
