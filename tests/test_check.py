@@ -177,6 +177,7 @@ def test_frozen_parameters_and_inputs_of_a_model_are_not_judged():
 
 
 def test_the_state_of_a_model_is_as_before():
+    noted()  # forget what earlier tests have noted
     model, twin = stacked(), stacked()
     x = numbers(5, 3)
     model[1].linear.register_forward_hook(lambda module, args, output: note("forward"))
