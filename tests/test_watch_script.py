@@ -456,7 +456,7 @@ def test_a_model_that_only_compiled_code_calls_is_watched_without_compiling(tmp_
         assert (run.returncode, run.stdout) == (0, "")
         return run.stderr
 
-    assert watched() == (
+    assert watched().endswith(  # before it, PyTorch warns of Python 3.13.0
         "nothing was watched: no optimizer of PyTorch has parameters of a model that was called outside of compiled "
         "code\n  torch.compile compiled step (step.py:7); models that only this calls are not seen\n"
         "    next:  TORCH_COMPILE_DISABLE=1 backprobe watch step.py\n"
