@@ -126,6 +126,11 @@ class Operations(DispatchMode):  # type: ignore[no-untyped-call]  # it has no ty
         """Called when an optimizer has stepped."""
         self._guarded(lambda: self.numbers.stepped(optimizer))
 
+    def lists(self, following: Callable[..., Any], *args: Any) -> Any:
+        """Called in place of ``Tensor.tolist``, which runs no operation."""
+        self._guarded(lambda: self.numbers.read(args[0]))
+        return following(*args)
+
     def _guarded(self, look: Callable[[], None]) -> None:
         if self.failed is None:
             try:
