@@ -172,3 +172,26 @@ def test_a_compiled_script_is_explained_like_the_plain_one(name, tmp_path, monke
     assert explained(HEAD + text, tmp_path / "compiled", monkeypatch, *options) == plain
     assert plain["ok"] is ("healthy" in name)
     assert [str(one.message) for one in recwarn if "ynamo" in str(one.message)] == []
+
+
+BRANCHES = """
+first, second = nn.Linear(3, 1), nn.Linear(3, 1)
+optimizer = torch.optim.SGD([*first.parameters(), *second.parameters()], lr=0.1)
+
+@compiled
+def chosen(x):
+    return torch.cond(x.sum() > 0, lambda x: first(x), lambda x: second(x), (x,))
+
+for step in range(3):
+    loss = chosen(torch.randn(4, 3)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    assert first.weight.grad is not None and second.weight.grad is not None
+"""
+
+
+@pytest.mark.parametrize("options", [[], ["--nonfinite"]], ids=["explain", "nonfinite"])
+def test_parameters_that_only_branches_of_an_operator_read_get_their_gradients(options, tmp_path, monkeypatch):
+    answer = explained(HEAD + BRANCHES, tmp_path / "made", monkeypatch, *options)
+    assert answer["findings"] == []

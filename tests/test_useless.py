@@ -292,6 +292,18 @@ HEALTHY = {
             more = (net(-x)[:, 0] + y).pow(2).mean()
         opt.zero_grad(); loss.backward(); more.backward(); opt.step()
         """, ""),
+    "runs from the same weights, each put into lists": looped("""\
+        import copy
+        net = nn.Linear(8, 1)
+        first = copy.deepcopy(net.state_dict())
+        opt = torch.optim.SGD(net.parameters(), 0.1)
+        runs = []
+        """, """\
+        net.load_state_dict(first)
+        loss = (net(x)[:, 0] - y).pow(2).mean()
+        opt.zero_grad(); loss.backward(); opt.step()
+        runs.append([one.tolist() for one in net.parameters()])
+        """, ""),
     "an adaptation that is used, and then undone": looped("""\
         import copy
         net = nn.Linear(8, 1)

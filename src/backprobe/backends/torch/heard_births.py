@@ -31,6 +31,8 @@ class HearingBirths(DispatchMode):
     first result is examined, if it is an ordinary tensor of at most ``MOST`` elements.
     """
 
+    supports_higher_order_operators = True  # without this, PyTorch raises an error at ``torch.cond`` and the like
+
     def __init__(self, heard: Callable[[HeardBirth], None]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # PyTorch has no type for it
         self.heard = heard
@@ -42,10 +44,17 @@ class HearingBirths(DispatchMode):
         # If this were True, PyTorch would import its compiler only to exclude this mode. Nothing is compiled here.
         return False
 
+    @classmethod
+    def is_infra_mode(cls) -> bool:
+        """May PyTorch's compiler ignore this mode? It refuses to compile ``torch.cond`` and the like under another."""
+        return True
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         words = kwargs or {}
+        if not isinstance(func, torch._ops.OpOverload):
+            return func(*args, **words)  # a higher-order operator, which has no schema
         given = [*_tensors(func, args, words)]
         if func._schema.is_mutable:
             given = [(name, one.detach().clone()) for name, one in given]

@@ -21,6 +21,8 @@ class Coarsest(DispatchMode):
     Neither inputs nor outputs show this.
     """
 
+    supports_higher_order_operators = True  # without this, PyTorch raises an error at ``torch.cond`` and the like
+
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # the same
         self.epsilon = 0.0

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from backprobe.backends.patching import listening
 from backprobe.backends.torch import own_modes
 from backprobe.backends.torch.backward_call import BackwardCall
 from backprobe.backends.torch.private import (
@@ -54,6 +56,7 @@ class TorchUselessGradients(UselessGradients):
     def __init__(self) -> None:
         self._begin()
         self.handles: list[Any] = []
+        self.listening = ExitStack()
 
     def _begin(self) -> None:
         self.operations, self.steps, self.scaled = Operations(), TorchSteps(), ScaledSteps()
@@ -66,6 +69,7 @@ class TorchUselessGradients(UselessGradients):
             own_modes.count += 1
             self.is_on = True
         self.scaled.listen()
+        self.listening.enter_context(listening(Tensor, "tolist", self.operations.lists))
         self.handles = [
             register_optimizer_step_pre_hook(self.scaled.steps),
             *self.steps.listen(),
@@ -84,6 +88,7 @@ class TorchUselessGradients(UselessGradients):
         try:
             self.scaled.stop()
         finally:  # an interrupt there must leave no mode behind
+            self.listening.close()
             for handle in self.handles:
                 handle.remove()
             self.handles.clear()

@@ -164,6 +164,14 @@ class KeptNumbers:
             self.from_gradients[id(result)] = ref(result)
             self._look_for_update(touched, given, result, calling)
 
+    def read(self, tensor: Tensor) -> None:
+        """Note that the program has read all numbers of a tensor, without an operation."""
+        known = self._at(tensor) if is_plain(tensor) else None
+        if known is not None and known.written is None:
+            known.is_read = True
+        if (update := self.results.get(id(tensor))) is not None and update.result() is tensor:
+            update.is_read = True
+
     def _at(self, tensor: Tensor) -> LeafNumbers | None:
         # Return the leaf whose numbers begin where those of a tensor do, as of ``leaf.data``.
         known = self.places.get(tensor.data_ptr())

@@ -34,6 +34,8 @@ MOST = 200_000
 class Operations(DispatchMode):  # type: ignore[no-untyped-call]  # it has no types
     """Examines each operation that keeps a history when it runs, without changing anything."""
 
+    supports_higher_order_operators = True  # without this, PyTorch raises an error at ``torch.cond`` and the like
+
     def __init__(self) -> None:
         made: Any = super().__init__  # ``__init__`` has no types
         made()
@@ -52,6 +54,11 @@ class Operations(DispatchMode):  # type: ignore[no-untyped-call]  # it has no ty
         # compiled here.
         return False
 
+    @classmethod
+    def is_infra_mode(cls) -> bool:
+        """May PyTorch's compiler ignore this mode? It refuses to compile ``torch.cond`` and the like under another."""
+        return True
+
     def begin(self) -> None:
         """Begin an iteration."""
         self.shapes, self.distributions = Shapes(), Distributions()
@@ -68,6 +75,8 @@ class Operations(DispatchMode):  # type: ignore[no-untyped-call]  # it has no ty
             if not any(map(_is_number, args)):
                 raise
             result = function(*_with_tensors(function, args), **kwargs)
+        if not isinstance(function, torch._ops.OpOverload):
+            return result  # of a higher-order operator, which has no schema
         if self.is_paused or current_pass() >= 0 or innermost_transform() is not None:
             return result
         try:
@@ -114,6 +123,11 @@ class Operations(DispatchMode):  # type: ignore[no-untyped-call]  # it has no ty
     def stepped(self, optimizer: Optimizer) -> None:
         """Called when an optimizer has stepped."""
         self._guarded(lambda: self.numbers.stepped(optimizer))
+
+    def lists(self, following: Callable[..., Any], *args: Any) -> Any:
+        """Called in place of ``Tensor.tolist``, which runs no operation."""
+        self._guarded(lambda: self.numbers.read(args[0]))
+        return following(*args)
 
     def _guarded(self, look: Callable[[], None]) -> None:
         if self.failed is None:
