@@ -236,7 +236,10 @@ def test_an_operation_that_is_flat_in_the_middle_of_an_expression(framework):
     )
 
 
-ONLY_IN_PYTORCH = ("no_grad", "no_grad.update", "unknown.hook", "checkpoint", "overwritten", "made_leaf", "data")
+ONLY_IN_PYTORCH = (
+    *("no_grad", "no_grad.update", "unknown.hook", "checkpoint", "overwritten", "made_leaf", "data"),
+    *("update_unused", "stale_copy.cast"),
+)
 FIELDS = dict.fromkeys(
     (
         "left",
