@@ -14,14 +14,14 @@ optimizer = torch.optim.Adam([*cell.parameters(), *out.parameters()], lr=1e-2)
 @torch.compile(backend="eager")
 def unrolled(x, state):
     for step in x:
-        state = cell(step, state)
+        state = cell(step, state)  # <- here
     return out(state), state
 
 
 state = torch.zeros(2, 8)
 for batch in range(3):
     x, y = torch.randn(4, 2, 3), torch.randn(2, 3)
-    guess, state = unrolled(x, state)  # <- here
+    guess, state = unrolled(x, state)
     loss = (guess - y).square().mean()
     optimizer.zero_grad()
     loss.backward()

@@ -53,8 +53,8 @@ class HearingBirths(DispatchMode):
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         words = kwargs or {}
-        if not isinstance(func, torch._ops.OpOverload):
-            return func(*args, **words)  # a higher-order operator, which has no schema
+        if getattr(func, "_schema", None) is None:
+            return func(*args, **words)  # a higher-order operator
         given = [*_tensors(func, args, words)]
         if func._schema.is_mutable:
             given = [(name, one.detach().clone()) for name, one in given]

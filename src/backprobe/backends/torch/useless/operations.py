@@ -75,8 +75,8 @@ class Operations(DispatchMode):  # type: ignore[no-untyped-call]  # it has no ty
             if not any(map(_is_number, args)):
                 raise
             result = function(*_with_tensors(function, args), **kwargs)
-        if not isinstance(function, torch._ops.OpOverload):
-            return result  # of a higher-order operator, which has no schema
+        if getattr(function, "_schema", None) is None:
+            return result  # of a higher-order operator
         if self.is_paused or current_pass() >= 0 or innermost_transform() is not None:
             return result
         try:
