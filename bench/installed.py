@@ -1,4 +1,4 @@
-"""How much `pip install backprobe` puts on the disk beyond NumPy, by package: no more than 18.0 MB.
+"""How much `pip install backprobe` puts on the disk beyond NumPy, by package: no more than 18.1 MB.
 
 Sizes are read from the environment that runs this, as pip has listed what it wrote, with the bytecode that it compiles.
 """
