@@ -475,7 +475,7 @@ def _kind_of_module(part: Module) -> Refusal | None:
 
 def is_compiled_module(part: Module) -> bool:
     """Does the module run compiled code: was it compiled in place, or did ``torch.compile`` return it?"""
-    if OPEN:
+    if OPEN and is_uncompiled():
         return False
     return part._compiled_call_impl is not None or type(part).__name__ == "OptimizedModule"
 
@@ -484,7 +484,7 @@ def is_compiled(function: Any) -> bool:
     """Does the function run compiled code: did ``torch.compile`` return it? Its attributes are read without running the
     user's code.
     """
-    if OPEN:  # this is asked often, and a call would take longer
+    if OPEN and is_uncompiled():  # this is asked often, and a call alone would take longer
         return False
     while isinstance(function, MethodType | Patched):
         function = function.__func__ if isinstance(function, MethodType) else function.original
