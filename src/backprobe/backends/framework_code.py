@@ -10,6 +10,8 @@ import functools
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
+from backprobe.backends.patching import Patched
+
 
 class CodeOf:
     """The code objects of functions of one module, by the functions' qualified names.
@@ -38,14 +40,14 @@ class FrameworkFunctions:
 
 
 def unwrapped(function: Any) -> Any:
-    """Return the function inside the wrappers that other libraries have put around it.
+    """Return the function inside the wrappers that other libraries, and backprobe itself, have put around it.
 
     >>> import functools, json
     >>> unwrapped(functools.wraps(json.dumps)(lambda *given: None)) is json.dumps
     True
     """
     for _ in range(64):
-        if isinstance(function, FunctionType) and "__wrapped__" in vars(function):
+        if isinstance(function, FunctionType | Patched) and "__wrapped__" in vars(function):
             function = vars(function)["__wrapped__"]
         elif isinstance(function, functools.partial) and not (function.args or function.keywords):
             function = function.func

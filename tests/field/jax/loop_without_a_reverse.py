@@ -1,6 +1,7 @@
 # from: https://docs.jax.dev/en/latest/_autosummary/jax.lax.while_loop.html
-# exit: 1
+# exit: 3
 # says: while_loop
+# says: line 21, in root
 # never: got a gradient
 """Newton's method until it has converged: `while_loop` has no reverse mode, and JAX says so."""
 
@@ -17,7 +18,7 @@ def root(a):
         r, n = state
         return 0.5 * (r + a / r), n + 1
 
-    return lax.while_loop(going, improved, (a, 0))[0]  # <- here
+    return lax.while_loop(going, improved, (a, 0))[0]
 
 
 def loss_of(a):

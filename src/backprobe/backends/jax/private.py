@@ -38,6 +38,9 @@ LINEARIZATIONS: Any = NAMES.optional("jax._src.interpreters.ad.primitive_lineari
 outside: Callable[[], AbstractContextManager[Any]] = NAMES.optional("jax.core.eval_context", otherwise=nullcontext)
 """Inside this context, operations on arrays are no part of a transformation that is running."""
 
+is_untransformed: Callable[[], bool] = NAMES.optional("jax._src.core.trace_state_clean", otherwise=lambda: True)
+"""Is no transformation running, as a gradient or ``jax.vmap``?"""
+
 Jit = type(jax.jit(lambda: 0))
 """The type of a function made by ``jax.jit``."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from types import FunctionType, MethodType
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy
 
+from backprobe.backends.jax import private
 from backprobe.backends.patching import listening
 from backprobe.backends.pure_calls import contents
 from backprobe.source.user_code import package
@@ -24,22 +25,26 @@ DATA = (int, float, complex, str, bytes, type(None), type, numpy.dtype, numpy.ge
 
 @contextmanager
 def uncompiled() -> Iterator[None]:
-    """Inside this context functions and loops run as plain Python, except the loops of JAX's own functions.
+    """Inside this context functions and loops run as plain Python, except two kinds of loops.
 
-    JAX draws samples of a gamma distribution in a loop for each of them, which takes a minute for a hundred in Python.
+    - Loops of JAX's own functions: JAX draws samples of a gamma distribution in a loop for each of them, which takes a
+      minute for a hundred in Python.
+    - ``while_loop`` inside a transformation: it has no reverse mode, and as plain Python it would have one. A program
+      that fails with JAX's error has to fail in the same way here.
     """
     with jax.disable_jit(), ExitStack() as patches:
         for name in LOOPS:
             loop = getattr(jax.lax, name)
             for module in [one for key, one in sys.modules.items() if key.partition(".")[0] == "jax"]:
                 if vars(module).get(name) is loop:
-                    patches.enter_context(listening(module, name, _looped))
+                    patches.enter_context(listening(module, name, partial(_looped, name)))
         yield
 
 
-def _looped(following: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _looped(name: str, following: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     functions = [one for one in (*args, *kwargs.values()) if callable(one)]
-    with jax.disable_jit(not all(map(_is_of_jax, functions))):
+    is_compiled = all(map(_is_of_jax, functions)) or (name == "while_loop" and not private.is_untransformed())
+    with jax.disable_jit(False) if is_compiled else nullcontext():  # else as the caller has it: a tape traces loops
         return following(*args, **kwargs)
 
 
