@@ -218,6 +218,13 @@ class JaxGuardedGradient(RunAgain, GuardedGradient):
         return list(named(self.names, given)), [leaves[at] for at in arrays], run
 
 
+@contextmanager
+def unchecked() -> Iterator[None]:
+    """Within this context, JAX itself does not raise an error at NaN or Inf, as it does under ``jax.debug_nans``."""
+    with jax.debug_nans(False), jax.debug_infs(False):
+        yield
+
+
 class GradientHearing(Guarding):
     """Observes the gradients that a program computes in one thread. Gradients inside a differentiated function are part
     of its value, and are not reported.
@@ -283,13 +290,24 @@ class GradientHearing(Guarding):
         gradient = JaxGuardedGradient(asked)
         gradient.is_concerned = self.concerned(gradient)
         with temporarily(self, is_inside=True), self._no_step():  # gradients inside the function are part of its value
-            value, backward, *rest = following(*args, **kwargs)
+            run = partial(following, *args, **kwargs)
+            value, backward, *rest = self._stopped(run, lambda ran: self._look(gradient, {"": ran[0]}, True))
         if asked.call == JACREV:  # jacrev calls the function once with all rows of a basis, traced
             gradient.of, gradient.cotangent = output_and_cotangent(value, None, has_aux=asked.has_aux)
             self._look(gradient, named(["value"], [value]), False)
             return value, backward, *rest
         self._look(gradient, {"": value}, True)
         return value, partial(self._backward, gradient, asked, args[1:], backward), *rest
+
+    def _stopped(self, run: Callable[[], Any], look: Callable[[Any], None]) -> Any:
+        # Run a part of a gradient. If JAX's own check for NaN and Inf stops it, look at what it returns without that
+        # check, and raise JAX's error.
+        try:
+            return run()
+        except FloatingPointError:
+            with unchecked():
+                look(run())
+            raise
 
     def _no_step(self) -> AbstractContextManager[None]:
         # Inside this context, operations are part of a differentiation or are run by backprobe, and are not recorded as
@@ -305,7 +323,8 @@ class GradientHearing(Guarding):
         cotangent: Any,
     ) -> Any:
         with self._no_step():
-            found = backward(cotangent)
+            run = partial(backward, cotangent)
+            found = self._stopped(run, lambda ran: self._look(gradient, named(asked.names, ran), False))
             by_name = named(asked.names, found)
         if self.steps is not None and self.listener.every and all(map(has_numbers, by_name.values())):
             self.steps.gradient(code_of(asked.function), named(asked.names, primals), by_name)
@@ -324,7 +343,7 @@ class GradientHearing(Guarding):
             if bad or (self.listener.every and not is_value):
                 gradient.element = element_of(named[next(iter(bad or named))]) if named else None
                 gradient.left = named
-                with self.repeating(), self.resting(), self._no_step():
+                with self.repeating(), self.resting(), self._no_step(), unchecked():
                     self.listener.gradient(gradient, bad, is_value)
 
 

@@ -92,7 +92,8 @@ def hung(births: Sequence[Finding]) -> list[Finding]:
 
 
 def _is_of_inf(birth: Finding) -> bool:
-    return birth.kind == "born" and birth.fields.get("born") == say("is_born_of_inf", word=WORDS[Badness.NAN])
+    said = say("is_born_of_inf", word=WORDS[Badness.NAN])
+    return birth.kind in ("born", "born_backward") and birth.fields.get("born") == said
 
 
 def _grouped(found: Sequence[Finding]) -> list[Finding]:
