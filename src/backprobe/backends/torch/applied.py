@@ -61,7 +61,7 @@ def _rest(code: CodeType) -> str:
 
 
 _FORWARDS: dict[str, frozenset[CodeType]] = {}
-"""The code of the ``forward``s of all custom functions. The only key is PyTorch's count of custom functions, as text."""
+"""The code of the ``forward``s of custom functions. The only key is PyTorch's count of custom functions, as text."""
 
 
 def _is_forward(code: CodeType) -> bool:

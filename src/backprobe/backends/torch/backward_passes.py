@@ -283,8 +283,8 @@ class Passing:
         return True
 
     def _begin(self, call: BackwardCall) -> None:
-        # Begin a new call. Calls by a probe do not count, nor do calls of ``grad()`` inside a transform, inside a custom
-        # backward, of which they are part, or for more outputs than the limit.
+        # Begin a new call. Calls by a probe do not count, nor do calls of ``grad()`` inside a transform, inside a
+        # custom backward, of which they are part, or for more outputs than the limit.
         call.before = self.begun
         queue_callback(call.end)  # the engine does not call it if a pass raises
         if call.is_ours or (call.is_grad and (call.is_transformed or (call.is_nested and not self.begins_inside))):

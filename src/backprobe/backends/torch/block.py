@@ -277,7 +277,8 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd):
 
     def _compare_leaves(self) -> None:
         # If several processes train together, the gradient that backward stores in ``.grad`` may differ from the one
-        # that arrives at a leaf: it may be averaged, or belong to another tensor. ``.grad`` is read after all callbacks.
+        # that arrives at a leaf: it may be averaged, or belong to another tensor. So ``.grad`` is read after all
+        # callbacks.
         self._begin_leaves()
         queue_last(self._take_leaves)
 

@@ -2,8 +2,8 @@
 the graph.
 
 The contribution along an edge is the partial times the gradient of the program's pass, which is not known yet. So the
-contribution is known only if the value into which the edge leads is a single number, or if ``partials="full"`` requested
-whole blocks.
+contribution is known only if the value into which the edge leads is a single number, or if ``partials="full"``
+requested whole blocks.
 """
 
 from __future__ import annotations

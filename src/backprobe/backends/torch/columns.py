@@ -27,7 +27,7 @@ STRIDED = {(torch.strided, False)}
 
 @dataclass(eq=False)
 class Columns:
-    """The attributes of captures, each as a column. Reading the tensors is not observed by modes of the program."""
+    """The attributes of captures, each as a column."""
 
     captures: Sequence[Capture]
     tensors: Sequence[Tensor]
@@ -62,8 +62,8 @@ class Columns:
         return dict(zip(map(KEY, map(self.edges.__getitem__, followed)), followed, strict=True))
 
     def inputs(self, *, later: bool = False) -> Sequence[tuple[int, ...]]:
-        """For each capture, the captures from which it is computed directly. With ``later``, they are computed on
-        demand, unless a leaf was captured several times.
+        """For each capture, the positions of the captures from which it is computed directly. With ``later``, they are
+        computed on demand, unless a leaf was captured several times.
 
         This happens to a leaf that was written in place. Of its captures, the last one before the value counts.
         """

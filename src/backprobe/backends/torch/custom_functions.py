@@ -114,7 +114,7 @@ _KNOWN: dict[str, ref[type] | None] = {}
 
 
 def are_users() -> bool:
-    """Does the program define custom functions?
+    """Does the program define direct subclasses of ``autograd.Function``?
 
     The search is repeated if functions were defined since, or if the class that was found no longer exists.
     """

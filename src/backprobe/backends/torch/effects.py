@@ -214,7 +214,7 @@ def _position(code: CodeType, name: str) -> int | None:
 
 
 def effects_of(module: torch.nn.Module) -> dict[torch.nn.Module, Effect]:
-    """Return the possible effect of calling a module, and each module inside it."""
+    """Return the possible effect of calling a module and each module inside it, by module."""
     found: dict[torch.nn.Module, Effect] = {}
     modules = structure(module).modules
     kinds = {*map(type, modules)}

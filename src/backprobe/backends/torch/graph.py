@@ -48,7 +48,7 @@ def by_edge(captures: Sequence[Capture]) -> dict[Key, list[int]]:
 
 
 def inputs(edge: GradientEdge | None, recorded: Mapping[Key, Sequence[int]]) -> list[int]:
-    """Return the recorded values that flow into an edge without passing another recorded one."""
+    """Return the positions of the recorded values that flow into an edge without passing another recorded one."""
     found: dict[int, None] = {}
     visited: set[Node] = set()
     pending = [] if edge is None else [edge.node]
@@ -67,7 +67,7 @@ def inputs(edge: GradientEdge | None, recorded: Mapping[Key, Sequence[int]]) -> 
 
 
 def between(edge: GradientEdge, recorded: Mapping[Key, Sequence[int]]) -> set[Node]:
-    """Return the nodes through which a gradient passes between an edge and the recorded values that flow into it."""
+    """Return the edge's node, and the nodes that a gradient reaches from it without passing a recorded value."""
     visited = {edge.node}
     pending = [edge.node]
     while pending:
@@ -207,7 +207,8 @@ def leaves(found: Iterable[Node]) -> list[Tensor]:
 def first_uses(roots: Iterable[Node]) -> tuple[dict[int, int], float]:
     """Return the sequence number of the first node that uses each leaf, by the leaf's id.
 
-    Also return that of the first custom function, because its backward may use leaves that are not among its followers.
+    Also return that of the first custom function, or infinity: its backward may use leaves that are not among its
+    followers.
     """
     uses: dict[int, int] = {}
     found = all_nodes(roots)

@@ -65,8 +65,8 @@ def _settings(node: Node) -> dict[str, str]:
 
 
 def _shared(tensor: Tensor, reached: list[Node]) -> tuple[Tensor, ...]:
-    # Return the leaves of a graph that share the memory of a tensor without a history. Such a leaf has the same
-    # numbers, and the tensor was computed from it by an operation that cut the graph.
+    # Return the leaves of a graph whose numbers start at the same address as those of a tensor without a history. The
+    # tensor was probably made from such a leaf, by an operation that cut the graph.
     if tensor.grad_fn is not None or tensor.layout is not torch.strided or tensor.is_nested:
         return ()
     place = tensor.untyped_storage()._cdata, tensor.storage_offset()

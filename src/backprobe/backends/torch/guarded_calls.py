@@ -113,7 +113,9 @@ class GivenTensor:
 
     @classmethod
     def copy_of(cls, leaf: Any) -> Any:
-        """Return a ``GivenTensor`` with a copy of the tensor, which is about to be written to."""
+        """Return a ``GivenTensor`` with a copy of the tensor, for a call that may write to it. Other values are
+        returned themselves.
+        """
         if not isinstance(leaf, Tensor):
             return leaf
         made = cls(copied(leaf.detach()))
