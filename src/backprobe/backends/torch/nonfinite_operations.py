@@ -28,7 +28,8 @@ Look = tuple[int, int, int]
 
 
 class Births:
-    """Examines the gradients that each node of autograd's graph receives and returns while backward runs.
+    """Examines the gradients that nodes of autograd's graph, except those of leaves, receive and return while backward
+    runs.
 
     The hooks refer to this object and a number, and the object holds the nodes until it is released. Two kinds of
     gradients are not read again: those that a node receives from a single other node, because they were examined when
@@ -107,7 +108,8 @@ class Births:
     def _ask(
         self, node: Node, given: Sequence[Tensor | None], made: Sequence[Tensor | None], gave: Sequence[tuple[int, int]]
     ) -> None:
-        # Compute the factor at which the node made NaN or Inf, while its saved tensors still exist.
+        # Note whether the node decomposes a matrix, and compute the factor at which it made NaN or Inf, if possible.
+        # This is done while its saved tensors still exist.
         if any(look >= 0 for _, look in gave) and decomposes(node):
             self.decomposing.add(len(self.seen))
         for place, look in gave:
@@ -166,7 +168,8 @@ class Births:
 
 
 def _first_recorded(edge: tuple[Node | None, int], places: Mapping[Key, Sequence[int]]) -> int | None:
-    # Return the capture to which a gradient flows: the one at this edge, or the next one, if there is only one.
+    # Return the capture to which a gradient flows: the one at this edge, or the next one. None if there is no next one,
+    # or if there are several.
     node, number = edge
     if node is None:
         return None

@@ -232,8 +232,8 @@ def _names(frames: Sequence[FrameType]) -> dict[int, str]:
 
 
 def variables(frames: Sequence[FrameType]) -> Iterator[tuple[str, Any]]:
-    """Yield the variables of frames, and for methods the attributes of their object. The object's own code is not
-    run.
+    """Yield the variables of frames, and the attributes of objects named ``self`` that are not modules. No code of the
+    objects is run.
     """
     for frame in frames:
         held = [*variables_in(frame).items()]
@@ -247,7 +247,7 @@ def variables(frames: Sequence[FrameType]) -> Iterator[tuple[str, Any]]:
 
 
 def _optimizers(frames: Sequence[FrameType], tensors: Sequence[Tensor]) -> str:
-    # Return the optimizers in the user's variables that own some of these leaves, such as ``SGD, lr 0.1``.
+    # Describe the optimizers in the user's variables that own some of these leaves, as in ``SGD, lr 0.1``.
     wanted = set(map(id, tensors))
     known = {id(value): value for _, value in variables(frames) if isinstance(value, Optimizer)}
     return "; ".join(_described(one) for one in known.values() if not wanted.isdisjoint(map(id, parameters(one))))

@@ -250,8 +250,8 @@ class PartialsPass:
         return dict(enumerate(self.flow(torch.ones_like(self.like))))
 
     def contributions(self, local: Mapping[int, Tensor], arrived: Tensor | None) -> list[Tensor | None]:
-        """Return the value's gradient times the local partials. For single numbers it is a product, otherwise the
-        result of autograd.
+        """Return the value's gradient times the local partials, or None for each source if no gradient arrived. For
+        single numbers it is a product, otherwise the result of autograd.
 
         If the product is not finite, autograd's result is used, because autograd omits terms that it knows to be zero,
         for which zero times infinity would give NaN. If the two differ by more than rounding, the product is used. Then

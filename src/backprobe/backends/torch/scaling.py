@@ -105,9 +105,9 @@ def scales(
     ``begun``.
 
     ``derivatives`` are the gradients of the recorded values, by capture. They reveal the factor even if the product
-    overflowed. A loss that is divided, for example by the number of accumulated parts, or multiplied by a factor of at
-    most 1, does not count as scaled and gets no note. A product that has a name gets no note either, because the
-    recorded gradients are then those of the product.
+    overflowed. A loss that the program itself divides, for example by the number of accumulated parts, or multiplies by
+    a factor of at most 1, gets no note. A value gets no note either if the program multiplies it itself and the product
+    has a name, because the recorded gradients are then those of the product.
     """
     found: dict[int, Reason] = {}
     numbers: dict[float | None, None] = {}

@@ -52,7 +52,8 @@ def differentiate(
 ) -> Backward:
     """Run backward with the strategy in ``options``.
 
-    Returns the outcome of each capture, and the order in which backward reaches the captures.
+    Returns the outcome of each capture, and the order in which backward reaches the captures. Raises StrategyRefused if
+    the strategy would be wrong here, and Unsupported if the graph has a reentrant checkpoint.
     """
     root = get_gradient_edge(output)
     _refuse_reentrant(output)
@@ -109,8 +110,8 @@ def with_leaves(
     reached: Sequence[Node],
     spared: Set[int] = frozenset(),
 ) -> dict[int, Outcome]:
-    """Add facts to each missing outcome: whether backward from ``reached`` reached all leaves from which the value was
-    computed, and which functions returned None on the path to the value.
+    """Add facts to the outcomes of values that are not connected: whether backward from ``reached`` reached all leaves
+    from which the value was computed, and which custom functions returned None on the paths to the value.
 
     Leaves that were frozen after use do not count. Neither do leaves whose ids are in ``spared``.
     """

@@ -324,7 +324,7 @@ def _flat(storage: torch.UntypedStorage, device: torch.device) -> Tensor:
 def encode(tensor: Tensor, blobs: dict[str, Any], seen: dict[Any, str]) -> dict[str, Any]:
     """Describe a tensor as plain data, and add its memory to ``blobs``. Tensors that share memory add it once.
 
-    Raises NotSaved for a tensor that has no bytes of its own, or whose numbers alone do not determine it.
+    Raises NotSaved for a meta, quantized or nested tensor, and for one in a special layout, such as that of MKL-DNN.
     """
     tensor = here(tensor)
     dtype = _text(tensor.dtype)
@@ -378,7 +378,9 @@ def _compressed_parts(tensor: Tensor) -> dict[str, Tensor]:
 
 
 def decode(layout: Mapping[str, Any], blobs: Mapping[str, Any]) -> Tensor:
-    """Return the tensor that ``encode`` described, on the CPU. Tensors that shared memory share memory again."""
+    """Return the tensor that ``encode`` described, on the CPU. Tensors that shared memory share memory again. Raises
+    ValueError for an unknown dtype or layout.
+    """
     dtype = getattr(torch, layout["dtype"], None)
     if not isinstance(dtype, torch.dtype):
         raise ValueError(f"a dtype {layout['dtype']!r}")

@@ -57,13 +57,13 @@ class Reached:
 
     @cached_property
     def leaves(self) -> dict[int, Tensor]:
-        """The leaves that were reached, by id."""
+        """The leaves that calls without ``inputs=`` reached, by id."""
         nodes = graph.all_nodes(node for call in self.calls if not call.is_limited for node in call.nodes)
         return {id(leaf): leaf for leaf in graph.leaves(nodes)}
 
     @cached_property
     def sure(self) -> set[int]:
-        """The ids of the leaves that some path reaches without passing through a custom backward."""
+        """The ids of those leaves to which some path has no custom backward."""
         roots = [node for call in self.calls if not call.is_limited for node in call.nodes]
         nodes = graph.walked(roots, lambda node: not isinstance(node, BackwardCFunction))
         return {id(leaf) for leaf in graph.leaves(nodes)}
@@ -151,11 +151,12 @@ class Census:
         return one in self.filled or id(one) in self.empty or not (one.is_leaf and one.requires_grad)
 
     def zeros(self, calls: Sequence[BackwardCall]) -> Sequence[Reason]:
-        """Return notes on gradients that are 0 everywhere: on those of all parameters, and on those that passed through
-        custom backwards of the program. Also return notes on unrecorded calls in a custom backward.
+        """Return a note if the gradients of all parameters are 0, notes on gradients that are 0 behind custom backwards
+        of the program, and notes on the functions that custom backwards call unrecorded.
 
-        The gradients are those at the optimizers' steps. If no optimizer stepped, they are the current ones, except
-        gradients that something has written to since the engine made them.
+        For the first note, the gradients are those at the optimizers' steps. If no optimizer stepped, they are the
+        current ones; then it is not given if one of them was written to since the engine made it. The other notes are
+        on the current gradients.
         """
         for one in () if self.stepped or self.has_moving else self.runs.held.values():
             tensor = one.tensor()
