@@ -70,7 +70,7 @@ class Versions(ABC):
         return self.version
 
     def versions(self, tensors: Sequence[Any]) -> list[int]:
-        """Return the versions of all live named tensors. It is called after each statement that may write."""
+        """Return the versions of several tensors. It is called after each statement that may write."""
         return [self.version(tensor) for tensor in tensors]
 
     @abstractmethod

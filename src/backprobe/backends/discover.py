@@ -115,7 +115,8 @@ def is_model(backend: Backend, value: Any) -> bool:
 def find_backend(
     name: str | None, values: Iterable[Any], *, mixed: bool = True, spelled: str = "bp.probe(f, {})"
 ) -> Backend:
-    """Return the named backend, or the one to which these values belong, or the only imported one. Raises NoBackend.
+    """Return the named backend, or the one to which these values belong, or the only imported one. Raises NoBackend if
+    it cannot be found, and BadOption if ``name`` is not a text.
 
     With ``mixed``, values of several frameworks are allowed: the first framework found is taken, and values of the
     others are treated as unknown values.

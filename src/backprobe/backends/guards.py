@@ -67,7 +67,7 @@ class Repeatable(Protocol):
 @contextmanager
 def again(backend: HasState, failed: Repeatable) -> Iterator[None]:
     """Within this context the failed call can be repeated in its original state; afterwards the present state is
-    restored. Raises NotTheSame.
+    restored. Raises NotTheSame if the repetition has taken items from an iterator, a queue or a file.
     """
     args, kwargs = failed.arguments()
     replay = Replay(backend, failed.target, args, kwargs, draws_anew=False)

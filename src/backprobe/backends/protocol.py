@@ -130,8 +130,8 @@ class BlockTape(Tape, Protocol):
 
     @abstractmethod
     def hides(self, code: CodeType) -> bool:
-        """Should code called from here stay unobserved? It should if the framework traces or compiles it, or if it
-        belongs to backward.
+        """Should the functions that this code calls stay unobserved? They should if the framework traces or compiles
+        them, or if they belong to backward.
         """
 
     def differentiates(self, code: CodeType) -> bool:

@@ -73,8 +73,8 @@ class Recheck(Callables):
 
     @abstractmethod
     def is_whole(self, function: Any) -> bool:
-        """Return whether the function is the user's and has a custom derivative. Such a function is checked as a
-        whole.
+        """Return whether the function is checked as a whole, without the calls inside it, such as a function of the
+        user that has a custom derivative.
         """
 
     # Methods for derivatives that the program itself computes.

@@ -16,8 +16,8 @@ magnitude and sign.
 
 
 def is_constant(make: Callable[[Sequence[Any]], Any], shapes: Sequence[Sequence[int]], unit: float = 0.0) -> bool:
-    """Is the result of an operation always the same? ``make`` takes arrays of these shapes, and returns an array of a
-    dtype with this unit of rounding.
+    """Is the result of an operation the same for all inputs that are tried? ``make`` takes arrays of these shapes, and
+    returns an array of a dtype with this unit of rounding.
 
     >>> is_constant(lambda given: given[0] / given[0].sum(-1, keepdims=True), [(4, 1)])
     True

@@ -1,5 +1,5 @@
-"""Steps of an optimizer that change almost nothing, for example because the learning rate is below the dtype's
-rounding.
+"""Steps of an optimizer that change little or nothing: because updates are lost in the dtype's rounding, because no
+parameter has a gradient other than 0, or because the learning rate is 0.
 """
 
 from __future__ import annotations
