@@ -31,9 +31,7 @@ ALONE = {"numpy": "backprobe.backends.numpy"}
 
 
 def is_imported(name: str) -> bool:
-    """Has the program imported this framework? A mere folder of the same name, for example one with scripts, does not
-    count.
-    """
+    """Is this framework imported? A mere folder of the same name, for example one with scripts, does not count."""
     return getattr(sys.modules.get(name), FILE, None) is not None
 
 
@@ -87,7 +85,7 @@ def load_backend(name: str) -> Backend:
 
 
 def imported_backends() -> list[Backend]:
-    """Return the backends of the frameworks that the program has imported."""
+    """Return the backends of the frameworks that are imported."""
     return [load_backend(known) for known in BACKENDS if getattr(sys.modules.get(known), FILE, None)]
 
 

@@ -211,7 +211,7 @@ class GraphFacts:
     """Facts about an output and a tensor that the framework's graph shows without a recording.
 
     ``op`` is the operation that computed the tensor, and ``leaves`` are the leaves from which the tensor was computed.
-    The other fields describe the output's graph:
+    These fields describe the output's graph:
 
     - ``again``: operations that apply the same operation to the same inputs
     - ``shared``: leaves that share the tensor's memory

@@ -18,14 +18,14 @@ from backprobe.backends.temporarily import temporarily
 from backprobe.record.nonfinite import Nonfinite
 
 Unfit = Callable[[Mapping[str, Any]], Found]
-"""(tensors by name) -> those that contain NaN or Inf."""
+"""(tensors by name) -> the counts of NaN and Inf in those that contain any."""
 
 Call = TypeVar("Call", bound=PassedCall)
 OnePass = TypeVar("OnePass", bound="GuardedPass[Any]")
 
 
 def counted(named: Mapping[str, Any], count: Callable[[list[Any]], Iterable[Nonfinite | None]]) -> Found:
-    """Return the values that contain NaN or Inf, as counted by ``count``."""
+    """Return the counts for the values that contain NaN or Inf, by name."""
     counts = zip(named, count(list(named.values())), strict=True)
     return {name: found for name, found in counts if found and not found.is_finite}
 

@@ -319,7 +319,8 @@ class Backend(Protocol):
     """Can the gradients of a recording be differentiated again? None if they cannot."""
 
     hessian: Callable[[GradientProgram], Product] | None = None
-    """(program) -> a function that multiplies the Hessian of the program's output by vectors. Raises NoGradient.
+    """(program) -> a function that multiplies the Hessian of the program's output by vectors. Raises NoGradient for a
+    value without a gradient, and may raise Unsupported for one that was overwritten.
 
     The returned function raises BadOption for a vector of another shape.
     """

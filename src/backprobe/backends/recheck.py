@@ -210,7 +210,7 @@ class RecordedCall(ABC):
         self.recheck, self.function, self.pure = recheck, function, pure
         self.given: Given = recheck.refilled(given, lambda leaf: leaf)  # copied: the call may write to containers
         self.tensors = {id(leaf): self.kept(leaf) for _, leaf in recheck.leaves(self.given) if recheck.is_tensor(leaf)}
-        self.constants: dict[int, Any] = {}  # by identity: the substitute for each tensor that is not an input
+        self.constants: dict[int, Any] = {}  # by identity: a copy of each tensor, in the precision of the repetition
         self.inputs: dict[int, Input] = {}
         self.values: list[Any] = []  # for each input, a float64 or complex128 array
         self.outputs: frozenset[str] = frozenset()  # the paths of the differentiated outputs

@@ -51,7 +51,7 @@ class BackwardCall:
     is_second: bool = False  # is this the half of a split backward that computes gradients of weights?
     is_ours: bool = False  # was it called by a probe inside the block, and not by the program?
     is_nested: bool = False  # is the call inside another pass, as in a reentrant checkpoint?
-    before: int = 0  # how many calls that count had started earlier
+    before: int = 0  # the number of counted calls that had started before this one
     is_over: bool = False
 
     def end(self) -> None:

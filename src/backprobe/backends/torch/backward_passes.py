@@ -92,7 +92,7 @@ class Passing:
         self.began: Callable[[BackwardCall], None] = lambda call: None
         self.thread = threading.get_ident()
         self.begins_inside = current_pass() >= 0  # did the block begin inside a pass, so all passes are nested?
-        self.is_elsewhere = False  # has another thread called backward()?
+        self.is_elsewhere = False  # has another thread called backward() or grad()?
         self.passes: dict[int, BackwardCall | None] = {}  # by the engine's number of a pass; None in other threads
         self.outputs: list[Output] = []
         self.left = 0  # the number of calls of ``grad()`` for outputs beyond the limit
@@ -106,7 +106,7 @@ class Passing:
         self.offered: dict[int, Tensor] = {}
         self.returned: dict[int, ReferenceType[Tensor]] = {}  # by id: gradients that ``grad()`` returned
         self.count = 0
-        self.begun = 0  # how many calls that count have started
+        self.begun = 0  # the number of counted calls that have started
 
     @contextmanager
     def closed(self) -> Iterator[None]:

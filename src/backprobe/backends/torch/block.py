@@ -159,8 +159,8 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd):
     hears = frozenset({"forward", "setup_context", "backward", "grad"})
 
     def entered(self, frame: FrameType) -> None:
-        """Observe a call of ``backward()`` or ``grad()``, even if no value in its graph has a name. Also note the
-        modules whose forward is entered.
+        """Observe a call of ``backward()`` or ``grad()`` by the program, even if no value in its graph has a name. Also
+        note the modules whose forward is entered, and the custom functions that are applied.
         """
         if frame.f_code in CALLS:
             call = BackwardCall.of(frame)

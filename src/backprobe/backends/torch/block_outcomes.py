@@ -71,7 +71,8 @@ class BlockOutcomes(TorchTape, BlockTape):
         self.scaled = Scaled()
         self.births = Births(self.quiet) if options.nonfinite else None
         self.partials = BlockPartials(full=options.partials == "full") if options.partials else None
-        self.is_particular = bool(self.copies or options.nonfinite or options.partials)  # are further results needed?
+        # are values copied, births of NaN searched for, or partials computed?
+        self.is_particular = bool(self.copies or options.nonfinite or options.partials)
 
     def of_output(self, columns: Columns, output: Output) -> Backward:
         # Return the results of the calls for one output.

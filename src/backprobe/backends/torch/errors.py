@@ -131,8 +131,8 @@ class KnownCaptures:
 
 
 def _without_rule(operation: str, known: KnownCaptures) -> Failure | None:
-    # Return the failure of an operation without a derivative, at the first named value that it computes, perhaps
-    # through unnamed values; None if no named value depends on it.
+    # Return the failure of an operation without a derivative, with the first named value that was computed by it,
+    # directly or through unnamed values; None if there is no such value.
     names = (NOT_IMPLEMENTED, f"{operation.title().replace('_', '')}Backward")
 
     def is_it(node: Node) -> bool:

@@ -50,7 +50,8 @@ def _described(tensor: Tensor) -> str:
 
 
 def _again(tensor: Tensor, reached: list[Node]) -> tuple[str, ...]:
-    # Return the nodes that create the same view again: from the same input, with the same settings.
+    # For a view outside of the output's graph, return the names of the nodes in that graph that create the same view:
+    # from the same input, with the same settings.
     node = tensor.grad_fn
     if node is None or not tensor._is_view() or node in reached:
         return ()

@@ -32,7 +32,7 @@ in the original call.
 """
 
 GLOBAL_HOOKS = ("_global_forward_", "_global_backward_")
-"""Prefixes of the attributes in which PyTorch keeps the hooks of all modules."""
+"""Prefixes of the names under which PyTorch keeps the hooks that run for every module."""
 
 
 class ModuleState:

@@ -128,8 +128,8 @@ class Births:
         return self.judged.add(gradient), address, size
 
     def added_to(self, passed: Backward, captures: Sequence[Capture], of: Collection[int] | None = None) -> Backward:
-        """Return the result of backward, with the operations that made NaN or Inf in the passes with these numbers, or
-        in all passes.
+        """Return the result of backward, with the operations that made NaN or Inf in the passes whose numbers are in
+        ``of``, or in all passes if it is None.
         """
         found = self._found(captures, of)
         outcomes = [replace(outcome, made=found.get(at, ())) for at, outcome in enumerate(passed.outcomes)]

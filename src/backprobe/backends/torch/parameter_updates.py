@@ -38,7 +38,7 @@ Place = tuple[str, int]
 
 @dataclass
 class UpdatedLeaf:
-    """A tensor that receives gradients, and a version at which it was examined. The result has the number ``look``."""
+    """A tensor that receives gradients, the version at which it was last examined, and the number of that result."""
 
     tensor: Tensor
     version: int
@@ -127,7 +127,8 @@ class Updates:
             self.awaited = [leaf for leaf in self.awaited if not leaf.is_written]
 
     def _look_closely(self) -> None:
-        # Record the leaves that hold NaN or Inf and were written to without a new version, or are no longer observed.
+        # Record all known leaves that hold NaN or Inf now: they may have been written to without a new version, or when
+        # they were no longer observed.
         with self.quiet(), torch.no_grad():
             doubted = [leaf for leaf in self.leaves.values() if self.judged.add(leaf.tensor) >= 0]
         if doubted:

@@ -36,7 +36,7 @@ from backprobe.record.reasons import Reason
 
 @dataclass
 class Partials:
-    """The edges into each capture, by position. Also: do they sum to the gradients, and notes on what was left out."""
+    """The edges into each capture, by position; whether they sum to the gradients; and notes on what was left out."""
 
     links: dict[int, list[Edge]] = field(default_factory=dict)
     sums: PathSums | None = None
@@ -79,7 +79,8 @@ def local_partials(
 ) -> Partials:
     """Run one pass from each recorded edge back to its direct inputs. ``seed`` is the output's edge with its cotangent.
 
-    If ``kept`` converts the contributions, these are not stored, and path sums are not compared.
+    If ``kept`` is given, what it returns for a contribution is stored instead of the contribution and the partial, and
+    path sums are not compared.
     """
     found = Partials()
     into = Flows({at: [seed[1]] for at in recorded.get(seed[0], [])[:1]})

@@ -138,7 +138,7 @@ class TorchRecheck(Recheck):
         super().__init__()
         self.inside: dict[torch.nn.Module, bool] = {}  # by module: did the user write its forward, or one inside it?
         self.coverage = Coverage()
-        self.is_again = False  # was the last requested gradient computed through another gradient?
+        self.is_again = False  # did the last differentiation go through the nodes of an earlier derivative?
 
     def run(self, program: Program, target: Any, inputs: Mapping[str, Any], undo: list[Callable[[], None]]) -> None:
         with torch.enable_grad():

@@ -23,7 +23,7 @@ from backprobe.record.reasons import Reason
 DIVISION = "DivBackward0"
 SCALING = ("MulBackward0", DIVISION)
 BY_HAND, BY_SCALER = ("scaled_by", "scaled_itself"), ("scaled_by_scaler", "scaled_itself_by_scaler")
-"""Codes of notes on a value that was scaled, and on a scaled product that has no name."""
+"""Codes of the note on a recorded value that was scaled, and of the note on the product if only that is recorded."""
 
 Multiple = tuple[Key, float | None]
 """A scalar tensor as a multiple of another one: the gradient edge of the other tensor, and the factor if it is
@@ -36,7 +36,7 @@ name at that time.
 """
 
 Scales = tuple[tuple[float | None, ...], tuple[tuple[int, Reason], ...]]
-"""The distinct factors, and notes on the captures that were multiplied by one of them."""
+"""The distinct factors, and notes on the captures that were scaled, or that are the scaled products."""
 
 
 def multiple(root: Tensor) -> Multiple | None:

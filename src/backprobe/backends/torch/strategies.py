@@ -1,5 +1,5 @@
-"""Four strategies for the gradients of captured values. They give equal gradients unless one of the last three is
-incorrect.
+"""Four strategies for the gradients of captured values. They give equal gradients. If one of the last three would not,
+it is refused.
 
 ``edges``: one ``autograd.grad`` over the gradient edges. ``retain_grad``: ``retain_grad`` on each value, then one
 ``backward``. ``hooks``: a hook on each value, then one ``backward``. ``separate``: one ``autograd.grad`` per value.

@@ -150,8 +150,8 @@ def grad_of(tensor: Tensor) -> Tensor | None:
 
 
 def is_zero(tensor: Tensor) -> bool:
-    """Is the tensor known to be 0 everywhere? False if several processes hold parts of it, or if a mode would observe
-    the check.
+    """Is the tensor known to be 0 everywhere? False if it is not an ordinary dense tensor, for example because several
+    processes hold parts of it, or if a mode would observe the check.
     """
     if not is_plain(tensor):
         return False

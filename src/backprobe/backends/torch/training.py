@@ -91,8 +91,8 @@ class Census:
     """Observes the optimizers that step while a block is open, and the gradients that they find in ``.grad``."""
 
     def __init__(self, passing: Passing | None = None, reads: NoneReads | None = None) -> None:
-        self.passing = passing  # the calls of ``backward()`` so far
-        self.reads = reads  # what the program did to gradients in between
+        self.passing = passing  # the backward passes of the block so far
+        self.reads = reads  # the reads of ``.grad`` that gave None, and the statements that cleared gradients
         self.runs = ModuleRuns()
         self.is_uncompiled = False
         self.stepped: dict[Optimizer, Source | None] = {}  # by optimizer: the line of its first step

@@ -1,4 +1,4 @@
-"""Names without a row in a step that had a backward pass, and the reasons."""
+"""Names without a row in a measured step, and the reasons."""
 
 from __future__ import annotations
 

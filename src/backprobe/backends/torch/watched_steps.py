@@ -144,7 +144,7 @@ class OptimizerSteps:
     # Methods for parameters.
 
     def measure_gradients(self, tensors: Any, kind: str, *, factor: float = 1.0, replaces: bool = False) -> None:
-        """Measure the ``.grad`` of these parameters."""
+        """Measure the ``.grad`` of these parameters, where there is one, if gradients are watched."""
         if not self.options.gradients:
             return
         with quiet(), torch.no_grad():

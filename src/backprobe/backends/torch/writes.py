@@ -36,7 +36,7 @@ CALL, TENSOR = torch.nn.Module.__call__, attrgetter("tensor")
 class TorchWrites(Versions, Writes):
     """Implements ``Writes`` for PyTorch, and finds the tensors that calls write to."""
 
-    refused: Sequence[models.Refusal] = models.WRAPPERS  # modules that cannot be called in a program
+    refused: Sequence[models.Refusal] = models.WRAPPERS  # kinds of modules that a probed program must not call
 
     def __init__(self) -> None:
         self.modules: dict[torch.nn.Module, Effect] = {}  # the effect of calling each module and its submodules

@@ -99,7 +99,7 @@ class TorchUselessGradients(UselessGradients):
             self._begin()
 
     def of_call(self, call: RepeatedCall) -> Sequence[Note]:
-        """Run this call, and return notes on its useless gradients."""
+        """Make this call once or twice, and return notes on its useless gradients."""
         found: Sequence[Note] = ()
         self.operations.keeps_pointwise = True
         try:
