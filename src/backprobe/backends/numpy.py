@@ -152,6 +152,7 @@ def wide(array: Any) -> Any:
 
 def _decoded(layout: Mapping[str, Any], blobs: Mapping[str, Any]) -> Any:
     # Return the array for a saved layout. bfloat16 becomes float32, which is exact, and sparse tensors become dense.
+    # Raises BadRecording for a dtype that NumPy does not have.
     if layout["dtype"] not in DTYPES:
         raise BadRecording(
             f"NumPy has nothing like {layout['dtype']}",

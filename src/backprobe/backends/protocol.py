@@ -139,7 +139,7 @@ class BlockTape(Tape, Protocol):
         return False
 
     def cut_short(self) -> Sequence[Source | None]:
-        """Return the lines of backward calls that began but did not finish."""
+        """Return the lines of backward calls that began but did not finish. A line that is not known is None."""
         return ()
 
     kept_gradients: KeptGradients | None = None

@@ -161,7 +161,7 @@ class BlockOutcomes(TorchTape, BlockTape):
         return [number for number, leaf in leaves.items() if id(leaf) in reached]
 
     def _in_order(self, there: Sequence[int], numbers: Sequence[int], arrived: Iterable[int]) -> tuple[int, ...]:
-        # Return those of these captures that backward reached, in the order in which backward reached them.
+        # Return the positions in ``there`` of captures that backward reached, in the order in which it reached them.
         at_of = dict(zip(map(numbers.__getitem__, there), there, strict=True))
         if len(at_of) == len(there):
             return tuple(map(at_of.__getitem__, filter(at_of.__contains__, arrived)))
@@ -180,7 +180,7 @@ class BlockOutcomes(TorchTape, BlockTape):
         judged: Judged | None,
         output: Output,
     ) -> dict[int, Outcome]:
-        # Return the outcomes of captures that lack a gradient, or lack a value that can be shown directly.
+        # Return the outcomes of captures that lack a gradient, or lack a value that can be shown directly, by position.
         #
         # The captures in ``without`` have a value but no history.
         found = {

@@ -53,7 +53,9 @@ class Columns:
         return [*self.where(map(RARE, self.captures))]
 
     def first_at_edges(self) -> dict[Key, int]:
-        """The first capture at each edge: a whole tensor before views that were written in place and share its edge."""
+        """The position of the first capture at each edge: that of a whole tensor, before those of views that were
+        written in place and share its edge.
+        """
         followed = [*self.where(self.edges)]
         views = {at for at in self.rare() if self.captures[at].geometry is not None}
         if views:

@@ -143,8 +143,8 @@ class CompiledRows:
         setattr(self, f"row{place}", row)
 
     def take(self) -> dict[int, Row | Tensor]:
-        """Return the statistics merged since the last call, and reset the rows. Rows on the CPU that received no
-        numbers are left out.
+        """Return the statistics merged since the last call, by place, and reset the rows. Rows on the CPU that received
+        no numbers are left out.
         """
         taken: dict[int, Row | Tensor] = {}
         for place, row in self.places.items() if len(self.there) < len(self.places) else ():

@@ -243,8 +243,8 @@ def _start(tensor: Tensor) -> tuple[int, int]:
 
 
 def _carried(known: KnownCaptures, roots: Sequence[Tensor]) -> tuple[int, ...]:
-    # Return the values computed before the last call of backward, from which the roots were computed: on each path from
-    # a root, the first such value.
+    # Return the positions of values computed before the last call of backward, from which the roots were computed: on
+    # each path from a root, the first such value.
     #
     # Only results of operations count, because parameters are kept from step to step anyway.
     captures = known.captures
@@ -345,8 +345,8 @@ def _freed_before(known: KnownCaptures, roots: Sequence[Tensor], start: int) -> 
 
 
 def _survivor(known: KnownCaptures, freed: int | None, path: Path, number: int) -> tuple[int | None, int | None]:
-    # Return a value from before a call of backward that is used after it, on a path to a node that the call freed, and
-    # the value on the path that was computed from it. Either may be None.
+    # Return the position of a value from before a call of backward that is used after it, on a path to a node that the
+    # call freed, and that of the value on the path that was computed from it. Either may be None.
     #
     # It may be another result of the freed operations, such as the last state that an RNN returns besides its outputs.
     # If all values on the path are that old, return the freed value itself.

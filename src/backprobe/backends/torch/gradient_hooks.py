@@ -48,7 +48,7 @@ class Arrivals:
         return self.after_hooks.get(edge, self.arrived.get(edge))
 
     def around_view(self, capture: Capture, write: ViewWrite) -> Tensor | None:
-        """The part of a view's gradient that bypassed the view because of this write through it."""
+        """The part of a view's gradient that bypassed the view because of this write through it; None if none did."""
         flowing, base = self.around.get(write.node), capture.tensor._base
         if flowing is None or base is None:
             return None

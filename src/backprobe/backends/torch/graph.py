@@ -29,8 +29,8 @@ def key(edge: GradientEdge) -> Key:
 
 
 def by_edge(captures: Sequence[Capture]) -> dict[Key, list[int]]:
-    """Return the captures at each edge: first a whole tensor, then views that were written in place and share its
-    edge.
+    """Return the positions of the captures at each edge: first those of a whole tensor, then those of views that were
+    written in place and share its edge.
     """
     found: dict[Key, list[int]] = {}
     views = []
@@ -111,7 +111,9 @@ def all_inputs(
 
 
 def owners(places: Mapping[Key, Sequence[int]]) -> Mapping[Node, int]:
-    """Return the capture to which each node belongs: the first executed capture whose computation includes the node."""
+    """Return the position of the capture to which each node belongs: the first capture in order of execution whose
+    computation includes the node.
+    """
     named = {node for node, _ in places}
     found: dict[Node, int] = {}
     for (node, _), (at, *_) in sorted(places.items(), key=lambda place: place[1][0]):
@@ -126,7 +128,7 @@ def owners(places: Mapping[Key, Sequence[int]]) -> Mapping[Node, int]:
 
 
 def backward_order(root: GradientEdge, recorded: Mapping[Key, Sequence[int]]) -> list[int]:
-    """Return the recorded values in the order in which the engine's queue reaches them.
+    """Return the positions of the recorded values in the order in which the engine's queue reaches them.
 
     Among the nodes whose consumers have all run, the engine takes leaves first, and then the node that was created last
     in the forward pass (torch/csrc/autograd/engine.cpp, ``CompareNodeTaskTime``). This function reproduces that queue.

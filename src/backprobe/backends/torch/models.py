@@ -421,7 +421,7 @@ MOST_FREE = 4096
 def refuse(
     target: Any, asked: str, kinds: Sequence[Refusal] = (COMPILED, *WRAPPERS), words: Refusal | None = None
 ) -> None:
-    """Raise Unsupported if a function, a model or a part of it is of one of ``kinds``. ``words`` replace the message."""
+    """Raise Unsupported if a function, a model or a part of one is of these kinds. ``words`` replace the message."""
     for part in _doubtful(target) if isinstance(target, Module) else [target]:
         kind = _refused_kind(part)
         if kind is not None and kind in kinds:

@@ -87,8 +87,8 @@ class ModuleRuns:
         return id(owner) in self.modules and not self.has_held(parameter)
 
     def dropped_leaves(self) -> dict[ModuleCall, set[int]]:
-        """Return the calls of custom functions whose results are never used, and the ids of the leaves that flow into
-        them.
+        """Return the calls of custom functions whose results are never used, each with the ids of the leaves that flow
+        into it.
         """
         nodes = self.dropped.items()
         return {call: {id(leaf) for leaf in graph.leaves(graph.all_nodes(given))} for call, given in nodes}

@@ -144,8 +144,8 @@ class NoneReads(KeptGradients):
             self.reads[key] = read
 
     def _why_now(self, tensor: Tensor) -> WhyEmpty | None:
-        # Return a reason that is already certain. Other reasons are known only when the graphs of all passes are
-        # examined.
+        # Return a reason that is already certain, or None. Other reasons are known only when the graphs of all passes
+        # are examined.
         if not tensor.requires_grad:
             return WhyEmpty.FROZEN
         if not tensor.is_leaf and not tensor.retains_grad:

@@ -137,7 +137,7 @@ class Births:
 
     def _found(self, captures: Sequence[Capture], of: Collection[int] | None) -> dict[int, tuple[BackwardOp, ...]]:
         # Return the operations that made NaN from gradients without NaN, or Inf from finite ones, in order. The keys
-        # are the captures whose lines the operations belong to.
+        # are the positions of the captures whose lines the operations belong to.
         if not self.judged:  # every gradient was finite
             return {}
         told = self.judged.kinds()
@@ -168,8 +168,8 @@ class Births:
 
 
 def _first_recorded(edge: tuple[Node | None, int], places: Mapping[Key, Sequence[int]]) -> int | None:
-    # Return the capture to which a gradient flows: the one at this edge, or the next one. None if there is no next one,
-    # or if there are several.
+    # Return the position of the capture to which a gradient flows: the one at this edge, or the next one. None if there
+    # is no next one, or if there are several.
     node, number = edge
     if node is None:
         return None

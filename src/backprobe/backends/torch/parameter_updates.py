@@ -222,8 +222,8 @@ def buffers(frames: Sequence[FrameType]) -> dict[str, Tensor]:
 
 
 def _names(frames: Sequence[FrameType]) -> dict[int, str]:
-    # Return the names of leaves in the user's code: variables, parameters of models, and those of models that an object
-    # holds.
+    # Return, by id, the names of the values of variables in the user's code, and of the parameters of models among
+    # these values. An attribute of ``self`` counts as a variable.
     found: dict[int, str] = {}
     for name, value in variables(frames):
         held = value.named_parameters(prefix=name) if isinstance(value, torch.nn.Module) else [(name, value)]

@@ -132,7 +132,7 @@ def with_leaves(
 
 
 def _silent(captures: Sequence[Capture], outcomes: Mapping[int, Outcome], givers: Givers) -> dict[int, Outcome]:
-    # Return the outcomes of values that lack a gradient because a custom backward returned None.
+    # Return the outcomes of values that lack a gradient because a custom backward returned None, by position.
     found: dict[int, Outcome] = {}
     for at, one in outcomes.items():
         edge = captures[at].edge or gradient_edge(captures[at].tensor) if one.why is NO_PATH else None

@@ -140,7 +140,7 @@ class TrainedNames:
         )
 
     def owner(self, parameter: Tensor) -> Module | None:
-        """Return the module that holds the parameter, or that ran with it instead of its own parameter."""
+        """Return the module that holds the parameter, or that ran with it instead of its own; None if there is none."""
         known, called = self.owners.get(id(parameter)), self._called_with(parameter)
         return known[1] if known is not None else called.module if called is not None else None
 

@@ -385,7 +385,7 @@ def _carriers(
 
 
 def _leading(root: Any, wanted: set[int], known: dict[Any, frozenset[int]]) -> frozenset[int]:
-    # Return the wanted leaves to which a node leads.
+    # Return the ids of the wanted leaves to which a node leads.
     pending = [root]
     while pending:
         node = pending[-1]

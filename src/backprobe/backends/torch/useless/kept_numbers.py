@@ -175,7 +175,7 @@ class KeptNumbers:
             update.is_read = True
 
     def _at(self, tensor: Tensor) -> LeafNumbers | None:
-        # Return the leaf whose numbers begin at the same address as those of a tensor, such as ``leaf.data``.
+        # Return the leaf, if any, whose numbers begin at the same address as those of a tensor, such as ``leaf.data``.
         known = self.places.get(tensor.data_ptr())
         return known if known is not None and known.leaf() is not None else None
 
