@@ -220,7 +220,7 @@ class RecordedCall(ABC):
 
     def returned(self, result: Any) -> RecordedCall | Reason | None:
         """Called after the call has returned. Returns None if nothing is differentiated, and a reason if the call
-        cannot be repeated.
+        cannot be repeated or has no differentiated input; otherwise this object.
 
         The call is repeated in double precision, or in its own precision if double fails.
         """

@@ -45,7 +45,7 @@ class GuardedModule:
         self.writes_arguments = False  # has the module written to its arguments?
 
     def buffers(self) -> list[tuple[Module, str, Tensor]]:
-        """Return a copy of each buffer in its current state, with its module and name."""
+        """Return a copy of each initialized buffer in its current state, with its module and name."""
         known, self.copies = self.copies, {}
         found = []
         for part in self.parts:

@@ -93,7 +93,9 @@ class Lent:
         return following(module, *args, **kwargs)
 
     def lend(self, module: Module) -> None:
-        """Put copies into a module and all modules inside it."""
+        """Put copies into a module and all modules inside it, if that has not been done yet. Raises RuntimeError if the
+        program has put a computed tensor in the place of a parameter.
+        """
         if (id(module), "") in self.kept.known:
             return
         for part in list(module.modules()):

@@ -191,7 +191,7 @@ class Updates:
 
 
 def held_before(named: Iterable[tuple[str, Kind]]) -> list[Update]:
-    """Return the named values that held NaN or Inf before any write was observed."""
+    """Return the values that have a name and held NaN or Inf before any write was observed, grouped by kind."""
     found: dict[Kind, list[str]] = {}
     for name, kind in named:
         if name and BADNESS[kind]:

@@ -339,7 +339,8 @@ def compare(
 ) -> PathSums:
     """Compare the gradient that arrived at each edge with the sum of contributions into the edge.
 
-    Edges at which nothing arrived, or whose captures are all opaque, have no gradient to compare.
+    Edges at which nothing arrived, or whose captures are all opaque, have no gradient to compare. Edges with hooks of
+    the user or with unknown contributions, and gradients whose numbers cannot be summed, are left unjudged.
     """
     sums: list[GradientSum] = []
     unjudged: list[int] = []

@@ -127,7 +127,7 @@ def is_plain(value: Any) -> bool:
 
 
 def is_there(tensor: Tensor) -> bool:
-    """Does the tensor's storage contain all bytes of the tensor?
+    """Does the tensor's storage contain all bytes of the tensor? True for tensors that are not strided.
 
     A program may free them (``resize_(0)``), and reading them would crash.
     """
