@@ -62,7 +62,7 @@ def arrays_of(value: Any) -> Arrays | None:
 
 
 def load_backend(name: str) -> Backend:
-    """Return the backend with this name. Raises NoBackend."""
+    """Return the backend with this name. Raises NoBackend if there is none, or if its framework is not installed."""
     if name not in BACKENDS:
         raise NoBackend(
             f"there is no backend {name!r}",

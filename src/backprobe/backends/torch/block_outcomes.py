@@ -150,7 +150,8 @@ class BlockOutcomes(TorchTape, BlockTape):
         return columns if found == captures else Columns.of(found)
 
     def _unheard(self, columns: Columns, output: Output) -> list[int]:
-        # Return the numbers of the leaves that these calls reached and whose hooks PyTorch has removed.
+        # Return the numbers of the leaves that these calls reached and whose hooks PyTorch has removed: none if several
+        # processes train together.
         leaves = {leaf.number: columns.tensors[at] for at, leaf in enumerate(columns.listened) if leaf is not None}
         if self.is_shared:  # with several processes, ``.grad`` is read instead
             return []

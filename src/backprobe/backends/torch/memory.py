@@ -183,7 +183,7 @@ class TorchMemory(MemoryHearing):
         )
 
     def _alive(self) -> list[Alive]:
-        # Return the tensors whose graphs reach nodes of earlier steps.
+        # Return tensors whose graphs reach nodes of earlier steps.
         if len(self.bounds) < 4:  # with fewer than three steps nothing grows
             return []
         tensors = [one for one in gc.get_objects() if issubclass(type(one), Tensor)]

@@ -301,7 +301,7 @@ class _Reporter:
         self.put_back.append(partial(held.__setitem__, name, parameter))
 
     def look(self) -> None:
-        # Walk the model, and register modules that are new.
+        # Walk the model, register modules that are new, and exchange their parameters where the observer asks for it.
         now, before, observer = self.call.look(), self.known, self.observer
         modules, paths = now.modules, now.shape.paths
         chosen = _Chosen.of(now.shape, observer)

@@ -138,7 +138,7 @@ class TorchUselessGradients(UselessGradients):
         return found
 
     def _of_operations(self, numbers: Collection[int]) -> Iterator[Note]:
-        # Yield notes on operations that the loss depends on.
+        # Yield notes on operations that the loss depends on, and on results that were dropped.
         seen, line = self.operations, self.operations.line
         for one in seen.shapes.found:
             if one.number in numbers and one.is_accident:
