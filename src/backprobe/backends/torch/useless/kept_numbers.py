@@ -48,7 +48,8 @@ class LeafNumbers:
     numbers: Numbers
     passes: int  # the number of the last pass that reached it
     mark: int = 0  # the count of nodes when that pass began
-    changed: int = 0  # the count of nodes after the last step of an optimizer that wrote it since; ``mark`` without one
+    # the count of nodes after the latest step of an optimizer that wrote the leaf; equals ``mark`` if there was none
+    changed: int = 0
     moved: bool = False  # did that step change its numbers?
     is_read: bool = False  # has an operation read it after that step, and before it was written again?
     written: Line = None  # the line that wrote it last after that step
