@@ -44,7 +44,9 @@ def runs_on(library: str) -> str | None:
 
 
 def load_arrays(name: str) -> Arrays:
-    """Return the ``Arrays`` of the framework with this name, or those of NumPy. Raises NoBackend."""
+    """Return the ``Arrays`` of the framework with this name, or those of NumPy. Raises NoBackend if the framework is
+    not installed.
+    """
     if name in BACKENDS:
         return load_backend(name).arrays
     arrays: Arrays = import_module(ALONE[name]).ARRAYS

@@ -97,7 +97,9 @@ class PassGuarding(CallGuarding, Generic[OnePass]):
         """Keep the gradients of a pass, some of which are not finite, for a capture."""
 
     def passed(self, ended: OnePass) -> None:
-        """Called when a pass has ended. Reports the gradients that the guard reads and that are not finite."""
+        """Called when a pass has ended. Reports the gradients that the guard reads and that are not finite, unless the
+        program handles their overflow.
+        """
         left = {path: one for path, one in self.left_by(ended) if self.listener.is_read(path)}
         bad = self.unfit(left)
         if bad and not self.is_handled(ended):

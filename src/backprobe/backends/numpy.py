@@ -273,7 +273,9 @@ def fingerprint(array: Any) -> dict[str, Any]:
 
 
 def check_bounds(layout: Mapping[str, Any], size: int) -> None:
-    """Raise ValueError for a layout that reaches outside its storage. ``as_strided`` itself does not check this."""
+    """Raise ValueError for a layout that reaches outside its storage or has a negative number. ``as_strided`` itself
+    does not check this.
+    """
     pairs = list(zip(layout["shape"], layout["stride"], strict=True))
     if any(length < 0 or step < 0 for length, step in pairs) or layout["offset"] < 0:
         raise ValueError("a negative length, stride or offset")

@@ -77,7 +77,9 @@ class State:
 
     @cached_property
     def lost(self) -> Sequence[Any]:
-        """The held objects whose state cannot be restored: generators, streams, and iterators that cannot be copied."""
+        """The held objects whose state cannot be restored, such as generators, streams, and iterators that cannot be
+        copied.
+        """
         from backprobe.backends.held_objects import places  # imported here because it imports NumPy
 
         copies = copies_of(self.holders, places)

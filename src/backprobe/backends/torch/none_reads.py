@@ -183,8 +183,8 @@ class NoneReads(KeptGradients):
         return (WhyEmpty.LIMITED, limited[-1].at) if limited else (WhyEmpty.NOT_REACHED, None)
 
     def _taken_away(self, read: _Read, calls: Sequence[BackwardCall]) -> tuple[WhyEmpty, Source | None]:
-        # Return the reason if a pass has reached the tensor. It is unknown if a custom derivative of the program may
-        # have returned None.
+        # Return the reason if a pass has reached the tensor. It is unknown if the pass has a custom derivative, which
+        # may have returned None.
         if any(map(graph.is_custom, graph.all_nodes(node for call in calls for node in call.nodes))):
             return WhyEmpty.UNKNOWN, None
         return WhyEmpty.CLEARED if read.tensor.is_leaf else WhyEmpty.RETAINED_LATE, read.cause

@@ -35,7 +35,7 @@ def _is_same(one: Any, other: Any, unit: float) -> bool:
 
 
 def _numbers(shape: Sequence[int], at: int, place: int) -> Any:
-    # Return numbers from a thousandth to ten thousand, of both signs, because an operation may be flat only in some
+    # Return numbers of both signs with magnitudes from 0.001 to 20,000, because an operation may be flat only in some
     # ranges.
     count = int(numpy.prod(shape))
     step = (numpy.arange(count) + at * (2 * place + 1)) % TRIED

@@ -183,7 +183,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _with_tensors(function: Any, args: Sequence[Any]) -> list[Any]:
-    # Return the arguments. Numbers are replaced by tensors if the operation takes only tensors.
+    # Return the arguments. A number is replaced by a tensor where the operation takes only a tensor.
     #
     # PyTorch passes to a mode the number from which a tensor was made, but the operation may not accept this number.
     kinds = [one.type.kind() for one in function._schema.arguments]

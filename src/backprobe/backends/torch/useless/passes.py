@@ -279,8 +279,8 @@ class ObservedPass(Ways[Key, Node]):
 
 
 def _factors(node: Node) -> Iterator[Tensor]:
-    # Yield the inputs that a node has saved. Its own result is left out, and so are tensors that a hook of the program
-    # would unpack.
+    # Yield the floating-point inputs that a node has saved. Its own result is left out, and so are tensors that a hook
+    # of the program would unpack.
     for one in saved_tensors.tensors(node):
         if one.grad_fn is not node and one.is_floating_point() and is_plain(one):
             yield one

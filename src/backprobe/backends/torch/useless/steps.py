@@ -97,7 +97,7 @@ def _is_same(held: tuple[Tensor, int, Tensor | None]) -> bool:
 
 
 def _rate(group: dict[str, Any]) -> float:
-    # Return the learning rate of a parameter group; 0 if it has none.
+    # Return the learning rate of a parameter group; 0 if it has no single one.
     rate = group.get("lr", 0.0)
     return float(rate) if isinstance(rate, int | float) or (isinstance(rate, Tensor) and rate.numel() == 1) else 0.0
 
