@@ -1,1 +1,1 @@
-"""One folder for each framework. Nothing outside a framework's folder imports that framework."""
+"""One folder for each framework. The modules beside these folders import no framework by name."""

@@ -51,8 +51,8 @@ class Bridges(Protocol):
 
     @abstractmethod
     def sources(self, held: Any, *, of_models: bool = True) -> list[Any]:
-        """Return the tensors that may have a history in an object of the program: a tensor, container, object or
-        model.
+        """Return the tensors that may have a history in a value of the program: a tensor, container, object or model.
+        Without ``of_models``, parameters of models are left out.
         """
 
     @abstractmethod
@@ -77,7 +77,7 @@ class Bridges(Protocol):
 
     @abstractmethod
     def kept(self, value: Any) -> Any:
-        """Return a copy of the value that shares no memory with it."""
+        """Return the value as it is now: arrays, and computed tensors that can be written in place, are copied."""
 
     @abstractmethod
     def begin(self) -> None:

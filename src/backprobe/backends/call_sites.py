@@ -101,7 +101,7 @@ def switch_around(line: Source) -> Source | None:
 
 
 def statement_at(line: Source) -> InstructionSite | None:
-    """Return the statement that begins at a line; None if the file has changed since."""
+    """Return the statement that begins at a line; None if there is none, or if the file has changed since."""
     known = _parsed("".join(linecache.getlines(line.file)))
     if known is None or linecache.getline(line.file, line.line).strip() != line.text:  # the file has changed
         return None

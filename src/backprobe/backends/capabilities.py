@@ -70,7 +70,7 @@ class Versions(ABC):
         return self.version
 
     def versions(self, tensors: Sequence[Any]) -> list[int]:
-        """Return the versions of all live named tensors. It is called after each statement that may write."""
+        """Return the versions of several tensors. It is called after each statement that may write."""
         return [self.version(tensor) for tensor in tensors]
 
     @abstractmethod
@@ -130,7 +130,7 @@ class Writes(ABC):
         """
 
     has_found: bool = False
-    """Will ``overwritten`` or ``detached`` return any capture?"""
+    """May ``overwritten`` or ``detached`` return a capture now?"""
 
     @abstractmethod
     def overwritten(self) -> Sequence[Any]:
@@ -411,7 +411,7 @@ class ModuleObserver:
     wants_parameter: Callable[[str], bool] = lambda path: True  # if False, the parameter need not be reported
     given: Callable[[Any], None] = lambda inputs: None  # (inputs of the model itself, which is about to run)
     executed: set[str] = field(default_factory=set)  # the paths of the modules that have returned
-    called: list[Any] | None = None  # pairs of items: the path of a module, then the code and line that called it
+    called: list[Any] | None = None  # flat, in threes: a module's path, and the code and instruction that called it
     kinds: dict[str, type] = field(default_factory=dict)  # by path: the class of a module with parameters
     hooks: dict[str, list[CodeType]] = field(default_factory=dict)  # by path: the code of the hooks of its forward
     # a cache of objects that the backend computed from these callbacks, and reuses in the next block

@@ -1,8 +1,8 @@
 """The protocol of captures: a step in which NaN or Inf arose, stored as data that another process can run again.
 
-Nothing is copied while a training is healthy. When NaN or Inf is found, the optimizer has not stepped yet, so the
-parameters still have the values from before the forward. A guard keeps buffers and random states for each call in any
-case.
+While a training is healthy, a capture needs next to no copies of its own. When NaN or Inf is found, the optimizer has
+not stepped yet, so the parameters still have the values from before the forward. A guard keeps buffers and random
+states for each call in any case.
 """
 
 from __future__ import annotations
@@ -160,9 +160,7 @@ class Captures(Protocol):
 
     @abstractmethod
     def otherwise(self, step: CapturedStep) -> Sequence[str]:
-        """Describe the settings that differ now from those of the failed step, and may change the last bits of
-        results.
-        """
+        """Describe what differs now from the failed step and may change results, such as another device."""
 
     def settled(self, settings: Mapping[str, Any]) -> AbstractContextManager[None]:
         """Within this context the process has these settings, as far as possible."""
@@ -179,7 +177,7 @@ class Captures(Protocol):
         return None
 
     def unspelled(self, text: str) -> Any:
-        """Return the value for a text of ``spelled``. Raises ValueError."""
+        """Return the value for a text of ``spelled``. Raises ValueError for any other text."""
         raise ValueError(f"a value {text!r}")
 
 

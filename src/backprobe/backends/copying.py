@@ -1,7 +1,7 @@
 """Lets objects be copied and pickled without the methods that are patched on them for a while.
 
-Such methods are in the object's dictionary, so a copy would keep them. Python asks ``copyreg.dispatch_table`` by the
-class of an object, in ``copy`` as in each kind of ``pickle``.
+Such methods are in the object's dictionary, so a copy would keep them. ``copy`` and ``pickle`` look up the class of an
+object in ``copyreg.dispatch_table`` to learn how the object is copied.
 """
 
 from __future__ import annotations

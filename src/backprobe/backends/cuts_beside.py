@@ -1,8 +1,8 @@
 """Finds parameters that a program takes out of the graph near the call of their model, such as a penalty with
 ``.data``.
 
-Only the source around the call is read; nothing is run. A value is reported only if it reaches ``backward()`` through
-names of the same function.
+Only source is read, around the call or in a module's forward; nothing is run. A value near a call is reported only if
+it reaches ``backward()`` through names of the same function.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class CutBeside(NamedTuple):
 
 @by_code(256)
 def around_call(code: CodeType, at: int) -> tuple[CutBeside, ...]:
-    """Return the values taken out of the graph in the function that calls a model. Only statements whose results reach
-    a ``backward()`` of that function count.
+    """Return the parts of a model that are taken out of the graph in the function that calls the model. Conditional
+    uses do not count, nor do statements whose results do not reach a ``backward()`` of that function.
     """
     site = site_at(code, at)
     if site is None or not isinstance(site.node, ast.Call) or not isinstance(site.node.func, ast.Name | ast.Attribute):
@@ -57,7 +57,9 @@ def around_call(code: CodeType, at: int) -> tuple[CutBeside, ...]:
 
 @by_code(1024)
 def in_forward(code: CodeType, parameter: str) -> tuple[CutBeside, ...]:
-    """Return the uses of a parameter in a module's forward that take the parameter out of the graph."""
+    """Return the uses of a parameter in a module's forward that take the parameter out of the graph. Only unconditional
+    uses count, in statements that bind a name or return.
+    """
     found = []
     for one in mentions(code, parameter):
         use = use_of(one.source.statement, one.text)

@@ -31,9 +31,7 @@ ALONE = {"numpy": "backprobe.backends.numpy"}
 
 
 def is_imported(name: str) -> bool:
-    """Has the program imported this framework? A mere folder of the same name, for example one with scripts, does not
-    count.
-    """
+    """Is this framework imported? A mere folder of the same name, for example one with scripts, does not count."""
     return getattr(sys.modules.get(name), FILE, None) is not None
 
 
@@ -46,7 +44,9 @@ def runs_on(library: str) -> str | None:
 
 
 def load_arrays(name: str) -> Arrays:
-    """Return the ``Arrays`` of the framework with this name, or those of NumPy. Raises NoBackend."""
+    """Return the ``Arrays`` of the framework with this name, or those of NumPy. Raises NoBackend if the framework is
+    not installed.
+    """
     if name in BACKENDS:
         return load_backend(name).arrays
     arrays: Arrays = import_module(ALONE[name]).ARRAYS
@@ -64,7 +64,7 @@ def arrays_of(value: Any) -> Arrays | None:
 
 
 def load_backend(name: str) -> Backend:
-    """Return the backend with this name. Raises NoBackend."""
+    """Return the backend with this name. Raises NoBackend if there is none, or if its framework is not installed."""
     if name not in BACKENDS:
         raise NoBackend(
             f"there is no backend {name!r}",
@@ -87,7 +87,7 @@ def load_backend(name: str) -> Backend:
 
 
 def imported_backends() -> list[Backend]:
-    """Return the backends of the frameworks that the program has imported."""
+    """Return the backends of the frameworks that are imported."""
     return [load_backend(known) for known in BACKENDS if getattr(sys.modules.get(known), FILE, None)]
 
 
@@ -115,7 +115,8 @@ def is_model(backend: Backend, value: Any) -> bool:
 def find_backend(
     name: str | None, values: Iterable[Any], *, mixed: bool = True, spelled: str = "bp.probe(f, {})"
 ) -> Backend:
-    """Return the named backend, or the one to which these values belong, or the only imported one. Raises NoBackend.
+    """Return the named backend, or the one to which these values belong, or the only imported one. Raises NoBackend if
+    it cannot be found, and BadOption if ``name`` is not a text.
 
     With ``mixed``, values of several frameworks are allowed: the first framework found is taken, and values of the
     others are treated as unknown values.

@@ -28,7 +28,7 @@ class Together:
     def __init__(self, name: str, aside: Callable[[], bool] | None, called_in: str) -> None:
         """See ``exchanged``."""
         self.name, self.aside, self.called_in = name, aside, called_in
-        self.live = {threading.get_ident()}  # the thread in which they are exchanged, until they are removed
+        self.live = {threading.get_ident()}  # the thread whose calls are redirected; empty once the patches are removed
         self.copies: list[ReferenceType[Any]] = []  # deep copies of the instances
 
     def forget_copies(self) -> None:

@@ -90,7 +90,7 @@ class Outcome:
 
 OwnCall = tuple[str, Source | None, tuple[int, ...], bool, tuple[str, ...]]
 """One call of the program that ran backward: its name and line, the positions of the captures to which it was limited,
-whether it had cotangents, and its other arguments.
+whether it had cotangents, and the names of other options that were on.
 """
 
 
@@ -177,11 +177,11 @@ class Failure:
     - ``savers`` are the captures whose operation saved the value for backward, each with the framework's name of the
       operation.
     - ``writers`` are later versions of the value, and ``users`` are computed from the value.
-    - ``earlier`` is the line of a backward call that went through the value. ``is_one_forward`` says whether the users
-      existed before that call. ``is_older`` says that a freed part of the graph is older than
-      the recording.
+    - ``earlier`` is the line of a backward call that went through the value. ``is_one_forward`` says that the graph of
+      the failing call has no named value from after that call. ``is_older`` says that a freed part of the graph is
+      older than the recording.
     - ``root`` is the tensor from which backward was to run.
-    - ``lines`` are lines of writes that led to no capture.
+    - ``lines`` are lines of the program: of the error, or of writes that led to no capture.
     - ``module`` is the framework's module in which the error arose, as text. ``hook`` says that a hook made the written
       tensor.
     - ``carried`` are values of an earlier step to which a backward pass returned.
@@ -211,7 +211,7 @@ class GraphFacts:
     """Facts about an output and a tensor that the framework's graph shows without a recording.
 
     ``op`` is the operation that computed the tensor, and ``leaves`` are the leaves from which the tensor was computed.
-    The other fields describe the output's graph:
+    These fields describe the output's graph:
 
     - ``again``: operations that apply the same operation to the same inputs
     - ``shared``: leaves that share the tensor's memory

@@ -18,14 +18,14 @@ from backprobe.backends.temporarily import temporarily
 from backprobe.record.nonfinite import Nonfinite
 
 Unfit = Callable[[Mapping[str, Any]], Found]
-"""(tensors by name) -> those that contain NaN or Inf."""
+"""(tensors by name) -> the counts of NaN and Inf in those that contain any."""
 
 Call = TypeVar("Call", bound=PassedCall)
 OnePass = TypeVar("OnePass", bound="GuardedPass[Any]")
 
 
 def counted(named: Mapping[str, Any], count: Callable[[list[Any]], Iterable[Nonfinite | None]]) -> Found:
-    """Return the values that contain NaN or Inf, as counted by ``count``."""
+    """Return the counts for the values that contain NaN or Inf, by name."""
     counts = zip(named, count(list(named.values())), strict=True)
     return {name: found for name, found in counts if found and not found.is_finite}
 
@@ -97,7 +97,9 @@ class PassGuarding(CallGuarding, Generic[OnePass]):
         """Keep the gradients of a pass, some of which are not finite, for a capture."""
 
     def passed(self, ended: OnePass) -> None:
-        """Called when a pass has ended. Reports the gradients that the guard reads and that are not finite."""
+        """Called when a pass has ended. Reports the gradients that the guard reads and that are not finite, unless the
+        program handles their overflow.
+        """
         left = {path: one for path, one in self.left_by(ended) if self.listener.is_read(path)}
         bad = self.unfit(left)
         if bad and not self.is_handled(ended):

@@ -67,7 +67,7 @@ class Repeatable(Protocol):
 @contextmanager
 def again(backend: HasState, failed: Repeatable) -> Iterator[None]:
     """Within this context the failed call can be repeated in its original state; afterwards the present state is
-    restored. Raises NotTheSame.
+    restored. Raises NotTheSame if the repetition has taken items from an iterator, a queue or a file.
     """
     args, kwargs = failed.arguments()
     replay = Replay(backend, failed.target, args, kwargs, draws_anew=False)
@@ -135,13 +135,15 @@ class PassedCall(GuardedCall, Protocol):
     """(result of a call) -> the floating tensors in it, by path."""
 
     unfit: Callable[[Mapping[str, Any]], Found]
-    """(tensors by path) -> those that contain NaN or Inf."""
+    """(tensors by path) -> the counts of NaN and Inf in those that contain any."""
 
     begun_with: Callable[[Sequence[Any], Sequence[Any]], Any]
     """(gradients, outputs) -> a scalar 0 whose backward pass starts at these outputs with these gradients."""
 
     def arrived(self) -> Found:
-        """Return the gradients of the outputs that are not finite, from the pass that has just ended, by path."""
+        """Return the counts for those gradients of outputs that contain NaN or Inf, by path. The gradients are those of
+        the pass that has just ended.
+        """
         return self.unfit(self.gradients)
 
     def seeded(self, returned: Any) -> Any:

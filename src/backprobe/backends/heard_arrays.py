@@ -14,7 +14,8 @@ from backprobe.backends.heard_births import MOST, HeardBirth, lines_above
 def birth(
     operation: str, operands: Sequence[tuple[str, Any]], result: Any, is_backward: bool = False
 ) -> HeardBirth | None:
-    """Return the operation with its operands and result if the result is worse than all operands; None otherwise.
+    """Return the operation with its operands and result if the result is worse than all operands; None otherwise, and
+    if one of the arrays has more than ``MOST`` elements.
 
     Inf is worse than finite numbers, and NaN is worse than Inf. The lines are those of the caller.
 

@@ -201,7 +201,7 @@ def _content_of_slot(value: Any, slot: MemberDescriptorType) -> Any:
 
 
 def _own(kind: type) -> dict[str, Any]:
-    # Return the attributes of a class except methods and descriptors.
+    # Return the attributes of a class except methods, descriptors, and names that begin with two underscores.
     return {name: one for name, one in vars(kind).items() if not name.startswith("__") and not hasattr(one, "__get__")}
 
 

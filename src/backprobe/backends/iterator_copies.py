@@ -67,7 +67,8 @@ def copies_of(found: Sequence[Any], places: Callable[[Any], Iterable[Place]]) ->
 
 
 def exchange(found: Sequence[Any], places: Callable[[Any], Iterable[Place]], undo: list[Callable[[], None]]) -> None:
-    """Replace each iterator that one of the objects ``found`` holds by a copy, until the functions in ``undo`` run.
+    """Replace the iterators that the objects ``found`` hold by copies, where they can be copied, until the functions in
+    ``undo`` run.
 
     >>> import itertools
     >>> count = itertools.count()

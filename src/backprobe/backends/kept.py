@@ -22,7 +22,7 @@ class Kept:
 
     def __init__(self, lasting: Mapping[int, Any] = MappingProxyType({})) -> None:
         self.before, self.lasting = lasting, dict[int, Any]()
-        """Copies of large tensors, from the previous run and from this run."""
+        """By identity: the saved numbers of tensors, from the previous run and from this run."""
 
         self.known: dict[tuple[int, str], Any] = {}
         self.copies: dict[int, Any] = {}

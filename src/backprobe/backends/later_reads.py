@@ -63,7 +63,7 @@ def _in_turn(statements: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _stored(statement: ast.stmt) -> set[str]:
-    # Return the names that the statement itself binds, without those bound in its body.
+    # Return the names that an assignment, or the head of a ``for``, binds; empty for other statements.
     targets = [target for target in getattr(statement, "targets", [getattr(statement, "target", None)]) if target]
     nodes = (node for target in targets for node in ast.walk(target))
     return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}

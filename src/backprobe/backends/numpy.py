@@ -152,6 +152,7 @@ def wide(array: Any) -> Any:
 
 def _decoded(layout: Mapping[str, Any], blobs: Mapping[str, Any]) -> Any:
     # Return the array for a saved layout. bfloat16 becomes float32, which is exact, and sparse tensors become dense.
+    # Raises BadRecording for a dtype that NumPy does not have.
     if layout["dtype"] not in DTYPES:
         raise BadRecording(
             f"NumPy has nothing like {layout['dtype']}",
@@ -272,7 +273,9 @@ def fingerprint(array: Any) -> dict[str, Any]:
 
 
 def check_bounds(layout: Mapping[str, Any], size: int) -> None:
-    """Refuse a layout that reaches outside its storage. ``as_strided`` itself does not check this."""
+    """Raise ValueError for a layout that reaches outside its storage or has a negative number. ``as_strided`` itself
+    does not check this.
+    """
     pairs = list(zip(layout["shape"], layout["stride"], strict=True))
     if any(length < 0 or step < 0 for length, step in pairs) or layout["offset"] < 0:
         raise ValueError("a negative length, stride or offset")

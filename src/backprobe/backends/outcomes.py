@@ -21,7 +21,7 @@ and the version of the value.
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Outcomes(Sequence[Outcome]):
-    """A sequence with an ``Outcome`` for each capture. Those with a gradient are created only when they are read."""
+    """A sequence with an ``Outcome`` for each capture. Those not in ``unusual`` are created when they are read."""
 
     values: Sequence[Any]
     grads: Sequence[Any]
@@ -70,7 +70,7 @@ class Outcomes(Sequence[Outcome]):
 
 def with_flow(edges: Sequence[Edge], flow: Callable[[int, Any], Any] | None) -> Sequence[Edge]:
     """Return the edges with the parts of their contributions that ``flow`` keeps. Without ``flow``, return them
-    unchanged; with it, their partials are dropped.
+    unchanged. With it, an edge that has a contribution loses its partial.
     """
     if flow is None:
         return edges

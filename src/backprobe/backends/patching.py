@@ -164,8 +164,8 @@ def patched(functions: Patches, *, replaces: bool = False, aside: Callable[[], b
 
 
 def listening(owner: Any, name: str, listener: Callable[..., Any]) -> AbstractContextManager[None]:
-    """Within this context, calls of one function become ``listener(next, *args, **kwargs)``, in which ``next`` is the
-    original.
+    """Within this context, this thread's calls of one function become ``listener(next, *args, **kwargs)``, in which
+    ``next`` is the function that they called before.
     """
     return patched([(owner, name, lambda following: functools.partial(listener, following))])
 

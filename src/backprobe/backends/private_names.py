@@ -60,7 +60,7 @@ class PrivateNames:
 
 
 def lookup(path: str) -> Any:
-    """Return the object at the end of a dotted path; None if any part of the path is missing."""
+    """Return the object at the end of a dotted path; None if any part after the first, a package, is missing."""
     first, *names = path.split(".")
     at, value = first, import_module(first)
     for name in names:

@@ -130,8 +130,8 @@ class BlockTape(Tape, Protocol):
 
     @abstractmethod
     def hides(self, code: CodeType) -> bool:
-        """Should code called from here stay unobserved? It should if the framework traces or compiles it, or if it
-        belongs to backward.
+        """Should the functions that this code calls stay unobserved? They should if the framework traces or compiles
+        them, or if they belong to backward.
         """
 
     def differentiates(self, code: CodeType) -> bool:
@@ -139,7 +139,7 @@ class BlockTape(Tape, Protocol):
         return False
 
     def cut_short(self) -> Sequence[Source | None]:
-        """Return the lines of backward calls that began but did not finish."""
+        """Return the lines of backward calls that began but did not finish. A line that is not known is None."""
         return ()
 
     kept_gradients: KeptGradients | None = None
@@ -319,7 +319,8 @@ class Backend(Protocol):
     """Can the gradients of a recording be differentiated again? None if they cannot."""
 
     hessian: Callable[[GradientProgram], Product] | None = None
-    """(program) -> a function that multiplies the Hessian of the program's output by vectors. Raises NoGradient.
+    """(program) -> a function that multiplies the Hessian of the program's output by vectors. Raises NoGradient for a
+    value without a gradient, and may raise Unsupported for one that was overwritten.
 
     The returned function raises BadOption for a vector of another shape.
     """

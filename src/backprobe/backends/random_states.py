@@ -27,7 +27,9 @@ def generators_of_numpy(held: Iterable[Any]) -> list[RandomState]:
 
 @contextmanager
 def hearing_generators(made: Callable[[RandomState], None]) -> Iterator[None]:
-    """Within this context ``made`` receives the state of each new NumPy generator, before the program draws from it."""
+    """Within this context ``made`` receives the state of each generator that this thread makes by ``default_rng`` of
+    NumPy, before the program draws from it.
+    """
 
     def make(following: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         generator = following(*args, **kwargs)

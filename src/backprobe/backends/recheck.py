@@ -73,8 +73,8 @@ class Recheck(Callables):
 
     @abstractmethod
     def is_whole(self, function: Any) -> bool:
-        """Return whether the function is the user's and has a custom derivative. Such a function is checked as a
-        whole.
+        """Return whether the function is checked as a whole, without the calls inside it, such as a function of the
+        user that has a custom derivative.
         """
 
     # Methods for derivatives that the program itself computes.
@@ -210,7 +210,7 @@ class RecordedCall(ABC):
         self.recheck, self.function, self.pure = recheck, function, pure
         self.given: Given = recheck.refilled(given, lambda leaf: leaf)  # copied: the call may write to containers
         self.tensors = {id(leaf): self.kept(leaf) for _, leaf in recheck.leaves(self.given) if recheck.is_tensor(leaf)}
-        self.constants: dict[int, Any] = {}  # by identity: the substitute for each tensor that is not an input
+        self.constants: dict[int, Any] = {}  # by identity: a copy of each tensor, in the precision of the repetition
         self.inputs: dict[int, Input] = {}
         self.values: list[Any] = []  # for each input, a float64 or complex128 array
         self.outputs: frozenset[str] = frozenset()  # the paths of the differentiated outputs
@@ -220,7 +220,7 @@ class RecordedCall(ABC):
 
     def returned(self, result: Any) -> RecordedCall | Reason | None:
         """Called after the call has returned. Returns None if nothing is differentiated, and a reason if the call
-        cannot be repeated.
+        cannot be repeated or has no differentiated input; otherwise this object.
 
         The call is repeated in double precision, or in its own precision if double fails.
         """

@@ -43,7 +43,7 @@ class State:
     def __init__(self, target: Any, given: Any = (), *, draws_anew: bool = True) -> None:
         self.target, self.given, self.draws_anew = target, given, draws_anew
         self.lasting: dict[int, Any] = {}
-        """Copies of large tensors, by identity. They are kept from one run to the next."""
+        """The saved numbers of tensors, by identity. They are kept from one run to the next."""
 
     @cached_property
     def held(self) -> Sequence[Any]:
@@ -77,7 +77,9 @@ class State:
 
     @cached_property
     def lost(self) -> Sequence[Any]:
-        """The held objects whose state cannot be restored: generators, streams, and iterators that cannot be copied."""
+        """The held objects whose state cannot be restored, such as generators, streams, and iterators that cannot be
+        copied.
+        """
         from backprobe.backends.held_objects import places  # imported here because it imports NumPy
 
         copies = copies_of(self.holders, places)

@@ -204,7 +204,7 @@ def _switches(context: str) -> bool:
 
 
 def _bound(statement: Code) -> str:
-    # Return the only name to which a statement binds its result, if the statement does nothing else.
+    # Return the name to which an assignment with a single target binds its value; "" for other statements and targets.
     match statement:
         case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
             return name

@@ -223,7 +223,7 @@ def _left(one: Any, alive: list[Any]) -> Any:
 
 def _place(one: Any, alive: list[Any]) -> Any:
     # Return a key that distinguishes two objects as long as both are alive. Numbers are compared by value, because they
-    # are created anew each time.
+    # are created anew each time, and iterators that know it by the number of their remaining items.
     if type(one) is tuple:
         return tuple(_place(each, alive) for each in one)
     if type(one) in SIMPLE and type(one) not in TEXTS:

@@ -82,8 +82,8 @@ class Arrays(Protocol):
         """Return the numbers of a tensor as a NumPy array in double precision; None if it has no readable numbers."""
 
     def array(self, tensor: Any) -> Any:
-        """Return the numbers in their own precision, or in single precision if NumPy cannot compute in it. The array
-        may share memory.
+        """Return the numbers in their own precision, or in single precision if NumPy cannot compute in it; None if the
+        tensor has no readable numbers. The array may share memory.
         """
         rows = self.rows(tensor)
         return None if rows is None else rows.array()
@@ -96,7 +96,9 @@ class Arrays(Protocol):
 
     @abstractmethod
     def sample(self, tensor: Any, most: int) -> Any:
-        """Return at most ``most`` numbers of a tensor, evenly spaced, as one row in double precision."""
+        """Return at most ``most`` numbers of a tensor, evenly spaced, as one row in double precision; None if they
+        cannot be read.
+        """
 
     @abstractmethod
     def to_text(self, tensor: Any) -> str: ...

@@ -52,7 +52,9 @@ class Call:
 
 
 def varied_call(variations: Variations, call: Call, variation: Variation, undo: list[Callable[[], None]]) -> Call:
-    """Return the call with all values varied. A value that is passed twice is varied once."""
+    """Return the call with its target and arguments varied, where ``Variations.varied`` can. A value that is passed
+    twice is varied once.
+    """
     made: dict[int, tuple[Any, bool]] = {}
 
     def vary(value: Any) -> Any:

@@ -49,7 +49,9 @@ def parameter_rows(
     now: Callable[[P], Any],
     difference: Callable[[P], Any],
 ) -> Iterator[tuple[P, str, Any]]:
-    """Yield each parameter with the kind and numbers of its row, after an optimizer has stepped."""
+    """Yield the rows of parameters that ``options`` ask for, after an optimizer has stepped. Each is given as the
+    parameter, the kind and the numbers.
+    """
     for one in stepped:
         if options.parameters:
             yield one, PARAMETER, now(one)

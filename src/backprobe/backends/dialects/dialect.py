@@ -43,7 +43,9 @@ class Dialect:
 
     remedies: Mapping[str, str]
     libraries: tuple[str, ...] = ()
-    """Libraries that are built on this framework only. A script that imports one of them uses this framework."""
+    """Libraries that compute with this framework, unless they can tell that they compute with another. A script that
+    imports one of them is taken to use this framework.
+    """
 
     loading: tuple[str, ...] = ()
     """Functions that load numbers into a model. The model's name stands before the function, or among its arguments."""

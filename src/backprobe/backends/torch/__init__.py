@@ -60,9 +60,7 @@ class TorchModels(Models):
 
 class TorchBlocks(Blocks):
     differentiates_at_end = True
-    """True, because the program may run backward itself inside a block. If it does not, the tape can run backward at
-    the end.
-    """
+    """If the program has not run backward inside the block, the tape can run it at the end."""
 
     tape = TorchBlockTape
     observing = staticmethod(models.observing)

@@ -23,7 +23,9 @@ APPLY: CodeType | None = getattr(Function.apply, "__code__", None)
 
 @dataclass(frozen=True)
 class Applied:
-    """A running call of ``apply()``. ``caller`` is the frame that called it."""
+    """A running call of ``apply()``: its frame or, since PyTorch 2.14, that of ``forward``. ``caller`` is the frame
+    that called ``forward``.
+    """
 
     frame: FrameType
 
@@ -53,13 +55,13 @@ def _require(given: Any) -> bool:
 
 
 def _rest(code: CodeType) -> str:
-    # Return the name of the parameter ``*args``.
+    # Return the name of the parameter ``*args``; "" if there is none.
     has_rest = bool(code.co_flags & 4)  # inspect.CO_VARARGS
     return code.co_varnames[code.co_argcount + code.co_kwonlyargcount] if has_rest else ""
 
 
 _FORWARDS: dict[str, frozenset[CodeType]] = {}
-"""The code of each ``forward`` of a custom function. The key is PyTorch's count of defined functions."""
+"""The code of the ``forward``s of custom functions. The only key is PyTorch's count of custom functions, as text."""
 
 
 def _is_forward(code: CodeType) -> bool:

@@ -1,4 +1,4 @@
-"""Makes the arguments of a function differentiable without changing the caller's own objects."""
+"""Makes the arguments of a function differentiable. Inside the caller's containers, leaves are replaced for a time."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from backprobe.record.containers import exchanged, leaves
 
 
 class _Alias(torch.autograd.Function):
-    # Returns a tensor with the same memory and version counter, but with a separate history, to which the function may
-    # write.
+    # Returns a tensor with the same memory and version counter, but with a history of its own. The probed function may
+    # write to this tensor.
     #
     # PyTorch forbids writing to a leaf that requires a gradient, and to a view of such a leaf. The output of a Function
     # is neither. The derivative of this Function is the identity.
@@ -36,9 +36,9 @@ def lift(arguments: Mapping[str, Any], wrt: frozenset[str] | None, undo: list[Ca
     leaves are added to ``undo``.
 
     If a floating-point argument already requires a gradient, the program's flags are kept. Otherwise every
-    floating-point argument is differentiated, including Python and NumPy numbers; Python integers are differentiated
-    only if there are no floating-point arguments. If ``wrt`` is given, only the arguments with these names are
-    differentiated.
+    floating-point argument is differentiated, including Python and NumPy numbers. If ``wrt`` is given, only the
+    arguments with these names are differentiated. Python integers are differentiated only if none of the arguments to
+    differentiate is floating-point. Raises NothingToDifferentiate for an inference tensor.
     """
     every = [leaf for value in arguments.values() for _, leaf in leaves(value)]
     if wrt is None and any(isinstance(leaf, Tensor) and leaf.requires_grad for leaf in every):
@@ -78,7 +78,9 @@ def _is_floating(leaf: Any) -> bool:
 
 
 def alias(leaf: Any) -> Tensor:
-    """Return a differentiated tensor on the same memory, to which the program may write."""
+    """Return a tensor that requires a gradient and to which the program may write. It shares the memory of a tensor,
+    and that of an array if PyTorch can use it. Raises NothingToDifferentiate for an inference tensor.
+    """
     if isinstance(leaf, Tensor):
         if leaf.is_inference():
             raise NothingToDifferentiate(

@@ -23,7 +23,7 @@ from backprobe.source.user_code import package
 CALLS = CodeOf(torch.autograd, "backward", "grad")
 """PyTorch's functions that run backward."""
 ASKED = ("create_graph", "allow_unused", "is_grads_batched", "materialize_grads")
-"""Arguments of these functions that change the result."""
+"""Options of ``backward`` and ``grad`` whose names are kept if they are true."""
 STRIDED = torch.strided
 
 
@@ -42,7 +42,7 @@ class BackwardCall:
     is_limited: bool = False  # is the call limited to ``inputs=``?
     called: str = "backward()"
     has_cotangents: bool = False  # were any cotangents passed to it?
-    asked: tuple[str, ...] = ()  # names of other arguments that were passed
+    asked: tuple[str, ...] = ()  # names of the options in ``ASKED`` that are true
     places: tuple[int, ...] = ()  # positions of the captures of its inputs, if known
     at: Source | None = None  # the line in the user's code
     keeps_graph: bool = False  # does the call keep the graph instead of freeing it?
@@ -51,7 +51,7 @@ class BackwardCall:
     is_second: bool = False  # is this the half of a split backward that computes gradients of weights?
     is_ours: bool = False  # was it called by a probe inside the block, and not by the program?
     is_nested: bool = False  # is the call inside another pass, as in a reentrant checkpoint?
-    before: int = 0  # the number of calls that had started earlier
+    before: int = 0  # the number of counted calls that had started before this one
     is_over: bool = False
 
     def end(self) -> None:
@@ -104,7 +104,7 @@ class BackwardCall:
 
     @property
     def batch(self) -> int:
-        """The number of cotangents for which the call runs in one batch; 0 if it is not batched."""
+        """The number of cotangents for which the call runs in one batch; 0 if it is not batched or has none."""
         return len(self.cotangents[0]) if self.is_batched and self.cotangents[0] is not None else 0
 
     @property
@@ -115,7 +115,7 @@ class BackwardCall:
         return any(map(is_wrapped, self.roots))
 
     def asks_as(self, other: BackwardCall) -> bool:
-        """Do two calls of ``grad()`` compute derivatives of the same output, with the same cotangents?"""
+        """Do two calls start from the same outputs, with cotangents that are known to be equal?"""
         if [*map(id, self.roots)] != [*map(id, other.roots)]:
             return False
         if [edge[:2] for edge in self.edges] != [edge[:2] for edge in other.edges]:
@@ -140,8 +140,8 @@ def _is_ours(calling: FrameType | None) -> bool:
 
 
 def _listed(given: Any) -> list[Any]:
-    # Return an argument that may be one tensor or several as a list. For an iterator return an empty list, because only
-    # PyTorch may consume it. An edge is a tuple, but counts as one item.
+    # Return an argument, which may be one tensor or several, as a list. The list is empty for None, and for an
+    # iterator, because only PyTorch may consume it. An edge is a tuple, but counts as one item.
     if isinstance(given, dict):
         given = [*given.values()]
     if isinstance(given, Tensor | GradientEdge):

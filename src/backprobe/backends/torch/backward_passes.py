@@ -40,12 +40,14 @@ VERSION = attrgetter("_version")
 
 @dataclass(eq=False)
 class Output:
-    """The gradients that the calls for one output brought, in order of arrival. The keys are numbers of places."""
+    """The gradients that the calls for one output brought, in order of arrival, by the number of their place: a hooked
+    edge, node or leaf.
+    """
 
     calls: list[BackwardCall] = field(default_factory=list)
     arrived: dict[int, Tensor] = field(default_factory=dict)
     written: dict[int, int] = field(default_factory=dict)  # versions of the held gradients when they arrived
-    known: frozenset[int] = frozenset()  # places that earlier calls for this output have reached
+    known: frozenset[int] = frozenset()  # places that earlier calls reached, and where the running call adds nothing
     is_grad: bool = False  # are the calls calls of ``grad()``?
     batch: int = 0  # the number of cotangents in a batched call; 0 if it is not batched
     captures: dict[Any, None] = field(default_factory=dict)  # the captures at which the calls started
@@ -57,8 +59,8 @@ class Output:
         return not all(call.is_over for call in self.calls)
 
     def and_also(self, others: Sequence[Output]) -> Output:
-        """Return a copy of this output. Places without a gradient get the one that another of these outputs has
-        brought.
+        """Return a copy of this output. A place that has no gradient here gets that of the first of ``others`` that has
+        one.
         """
         arrived, written = dict(self.arrived), dict(self.written)
         for one in others:
@@ -75,8 +77,8 @@ class Output:
 
 
 class Passing:
-    """The gradients that have arrived so far. Hooks refer to this object, which refers to no node, so there is no
-    reference cycle through the engine.
+    """The gradients that have arrived so far. Hooks refer to this object instead of the tape, which holds the captured
+    tensors.
     """
 
     quiet: Callable[[], AbstractContextManager[Any]] = nullcontext
@@ -90,11 +92,11 @@ class Passing:
         self.began: Callable[[BackwardCall], None] = lambda call: None
         self.thread = threading.get_ident()
         self.begins_inside = current_pass() >= 0  # did the block begin inside a pass, so all passes are nested?
-        self.is_elsewhere = False  # has another thread called backward()?
+        self.is_elsewhere = False  # has another thread called backward() or grad()?
         self.passes: dict[int, BackwardCall | None] = {}  # by the engine's number of a pass; None in other threads
         self.outputs: list[Output] = []
         self.left = 0  # the number of calls of ``grad()`` for outputs beyond the limit
-        self.output_of: dict[int, Output] = {}  # by the engine's number of a pass that belongs to a call that counts
+        self.output_of: dict[int, Output] = {}  # by the engine's number of a pass; only passes of calls that count
         self._at(Output())  # an empty output receives the gradients until an output is known
         self.held: set[int] = set()  # ids of gradients that are stored as the same objects that arrived
         self.late: set[int] = set()  # numbers of places at which gradients are read after the user's hooks ran
@@ -104,7 +106,7 @@ class Passing:
         self.offered: dict[int, Tensor] = {}
         self.returned: dict[int, ReferenceType[Tensor]] = {}  # by id: gradients that ``grad()`` returned
         self.count = 0
-        self.begun = 0  # the number of calls so far
+        self.begun = 0  # the number of counted calls that have started
 
     @contextmanager
     def closed(self) -> Iterator[None]:
@@ -141,22 +143,24 @@ class Passing:
         return current_pass() in self.output_of
 
     def take(self, number: int, at: int, is_users: bool, gradients: Sequence[Tensor | None], *_: Any) -> None:
-        """Store the gradient at one of a node's places. Called by a hook or prehook of the node."""
+        """Store the gradient at index ``at``, if the pass counts. Called by a hook or prehook of a node, with all its
+        gradients.
+        """
         gradient = gradients[at]
         if gradient is not None and (current_pass() == self.running or self._counts()):
             self.take_early(number, copied(gradient) if is_users else gradient)
 
     def take_early(self, number: int, gradient: Tensor | None) -> None:
-        """Store the gradient of an edge. Called by a hook that is removed if the user has hooks on the tensor: see
-        ``EdgeHooks``.
+        """Store the gradient of an edge, if the pass counts. Called by ``take``, and by a hook that is removed if the
+        user has hooks on the tensor: see ``EdgeHooks``.
 
         The gradient is copied if the user may write to it, that is, if it is the cotangent of a pass or a result of
         ``grad()``. For a custom backward, ``take`` has copied it before. Otherwise the first gradient of a place is
-        held itself. While it is held, the engine does not use it as a leaf's ``.grad``, to which later passes would add
-        in place.
+        usually held itself. While it is held, the engine does not use it as a leaf's ``.grad``, to which later passes
+        would add in place.
         """
         if gradient is None or (current_pass() != self.running and not (self._counts() and number not in self.late)):
-            return  # the hook does not count: it may have been removed when this pass started
+            return  # the pass does not count, or the hook was removed when the pass started
         if self.batch:
             gradient = _unbatched(gradient, self.batch)
         if self.asked and number in self.asked:
@@ -199,14 +203,14 @@ class Passing:
         self.add(number, own)
 
     def take_of_shared_leaf(self, leaf: ListenedLeaf, gradient: Tensor | None) -> None:
-        """Store a leaf's gradient of ``grad()``. If several processes work together, ``.grad`` itself is read after
-        ``backward()``.
+        """Store the gradient of a leaf if ``grad()`` computes it. For ``backward()`` in a training with several
+        processes, ``.grad`` is read afterwards instead.
         """
         if self._counts() and self.is_grad:
             self.take_of_leaf(leaf, gradient)
 
     def _let_go(self, gradient: Tensor) -> None:
-        # Replace the held gradient by a copy.
+        # Replace the held gradient by a copy, unless it was written to.
         own = copied(gradient)
         for number, one in self.arrived.items():
             if one is gradient and self.is_untouched(number):
@@ -279,7 +283,8 @@ class Passing:
         return True
 
     def _begin(self, call: BackwardCall) -> None:
-        # Begin a new call. A call of ``grad()`` inside a custom backward is part of that backward and does not count.
+        # Begin a new call. Calls by a probe do not count, nor do calls of ``grad()`` inside a transform, inside a
+        # custom backward, of which they are part, or for more outputs than the limit.
         call.before = self.begun
         queue_callback(call.end)  # the engine does not call it if a pass raises
         if call.is_ours or (call.is_grad and (call.is_transformed or (call.is_nested and not self.begins_inside))):
@@ -297,7 +302,7 @@ class Passing:
             queue_callback(self._take_offered)
 
     def told_apart(self) -> list[Output]:
-        """Return the results for each output, or one result without calls if there were no calls.
+        """Return the outputs of the calls that count, or one empty output if there are none.
 
         A single call of ``backward()`` is merged with calls of ``grad()`` for the same output and cotangent.
         """
@@ -379,14 +384,16 @@ class SharedLeaf:
         self.begin(is_first=True)
 
     def begin(self, is_first: bool = False) -> None:
-        """Begin a pass. If the program has changed ``.grad`` since the last pass, a new sum starts."""
+        """Begin a pass. If the program has changed ``.grad`` since it was last read, what passes add is measured from
+        its present value.
+        """
         if is_first or not self.is_untouched:
             self.earlier, self.had = self.added, _copied(grad_of(self.tensor))
             self.seen = self._state()
 
     def take(self) -> Tensor | None:
-        """Return the sum of what all passes have added, after a pass has ended; None if no pass has reached this
-        leaf.
+        """Return the sum of what passes have added so far, after a pass has ended; None if no pass has reached this
+        leaf. If computing the sum needs other processes, ``is_apart`` is set, and the last known sum is returned.
         """
         grad = grad_of(self.tensor)
         if grad is not None and not self.is_untouched:

@@ -129,7 +129,7 @@ def hear(forward: BindingForward, hearer: Hearer) -> BindingForward:
     """Add a listener to a module. Returns the installed forward, which may be an earlier one."""
     key = forward.thread, id(forward.module)
     there = STANDING.get(key)
-    # replace the forward by one that reports everything that both listeners want
+    # the installed forward does not report operations: the new one, which does, takes over its listeners
     if there is not None and forward.operations and not there.operations:
         there.remove()
         forward.hearers, there.hearers = there.hearers, []

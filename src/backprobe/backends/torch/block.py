@@ -1,4 +1,4 @@
-"""The tape of the block form: collects gradients in the ``backward()`` calls that the program makes itself.
+"""The tape of the block form: collects gradients in the program's own calls of ``backward()`` and ``autograd.grad``.
 
 A hook at each captured edge records the gradient that arrives there. If the user has hooks on the tensor, it is the
 gradient after they have run: see ``EdgeHooks``. Leaves have hooks of their own.
@@ -143,8 +143,8 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd):
         return tuple([known[key(edge)] for edge in edges if key(edge) in known])
 
     def _listen_to_inputs(self, inputs: Sequence[Tensor]) -> None:
-        # Called with the ``inputs`` of a call. ``grad()`` does not run the nodes of its inputs, so prehooks of these
-        # nodes are not called. Hooks of the tensors are called.
+        # Called with the ``inputs`` of a call of ``grad()``. It does not run the nodes of its inputs, so prehooks of
+        # these nodes are not called. Hooks of the tensors are called.
         self.passing.asked.clear()
         for tensor in inputs:
             edge = None if id(tensor) in self.listened else gradient_edge(tensor)
@@ -159,8 +159,8 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd):
     hears = frozenset({"forward", "setup_context", "backward", "grad"})
 
     def entered(self, frame: FrameType) -> None:
-        """Observe a call of ``backward()`` or ``grad()``, even if no value in its graph has a name. Also note the
-        modules whose forward is entered.
+        """Observe a call of ``backward()`` or ``grad()`` by the program, even if no value in its graph has a name. Also
+        note the modules whose forward is entered, and the custom functions that are applied.
         """
         if frame.f_code in CALLS:
             call = BackwardCall.of(frame)
@@ -276,8 +276,9 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd):
     # Methods for leaves in trainings with several processes.
 
     def _compare_leaves(self) -> None:
-        # If several processes train together, the gradient that backward stores in ``.grad`` differs from the one that
-        # arrives at a leaf: it may be averaged, or belong to another tensor. It is read after all callbacks.
+        # If several processes train together, the gradient that backward stores in ``.grad`` may differ from the one
+        # that arrives at a leaf: it may be averaged, or belong to another tensor. So ``.grad`` is read after all
+        # callbacks.
         self._begin_leaves()
         queue_last(self._take_leaves)
 
@@ -301,7 +302,8 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd):
         self.passing.count += 1
 
     def _look_at_leaves(self, captures: Sequence[Capture]) -> None:
-        # Called if no pass ran any hook. A ``.grad`` that exists now but did not exist before comes from a pass.
+        # Called if no pass ran any hook. A ``.grad`` that exists now but did not exist before comes from a pass. If
+        # there was one before and it has changed, it is not known what passes have added.
         unclear = [leaf for leaf in self.leaves if leaf.had is not None and not leaf.is_untouched]
         for capture in captures:
             if any(capture.tensor is leaf.tensor for leaf in unclear):

@@ -1,7 +1,7 @@
 """The captures of a block, and the hooks that store the gradients of each capture, by the number of the capture.
 
 Nearly all captured tensors are results of PyTorch's own operations, or parameters, and are captured in few steps. When
-a block begins, the parameters of a model are captured together, in columns.
+a block begins, the parameters of a model are captured together if they are ordinary tensors.
 """
 
 from __future__ import annotations
@@ -201,8 +201,9 @@ class BlockCaptures(BlockOutcomes):
         # Collect the gradient that arrives at an edge, and return the number under which it is stored. If ``is_users``,
         # the user wrote the node's backward, which may write into its arguments.
         #
-        # A node that is not the tensor's own, such as that of a view that was written, gets a prehook: it may belong to
-        # a tensor on which the user has hooks. Nodes of leaves run no other hooks.
+        # Such a node gets a prehook, and so does one that is not the tensor's own, such as that of a view that was
+        # written: it may belong to a tensor on which the user has hooks. Other edges get a hook at the tensor, if
+        # ``EdgeHooks`` can put it.
         self.count = number = self.numbers[node, at] = self.count + 1
         take = MethodType(self.take_early, number)  # faster than ``partial``, which creates one more object
         if is_users or not is_own or not self.edge_hooks.put(tensor, node, at, number, take):

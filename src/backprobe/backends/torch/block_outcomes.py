@@ -41,8 +41,8 @@ OF_NUMBER = attrgetter("status", "why", "in_vain", "unasked", "version")  # fiel
 
 
 def with_history(capture: Capture) -> Capture:
-    # Return the capture in its state after backward. If reentrant checkpoints have recomputed it, perhaps several
-    # times, it has the history or the reason of the recomputed capture.
+    # Return the capture in its state after backward. If a reentrant checkpoint has recomputed it, it usually has the
+    # history or the reason of the recomputed capture, which may have been recomputed in turn.
     again = None if capture.again is None else with_history(capture.again)
     if again is not None and again.edge is not None:
         return again.but(version=capture.version, alias=capture.alias, snapshot=capture.snapshot, calls=capture.calls)
@@ -71,7 +71,8 @@ class BlockOutcomes(TorchTape, BlockTape):
         self.scaled = Scaled()
         self.births = Births(self.quiet) if options.nonfinite else None
         self.partials = BlockPartials(full=options.partials == "full") if options.partials else None
-        self.is_particular = bool(self.copies or options.nonfinite or options.partials)  # are further results needed?
+        # are values copied, births of NaN searched for, or partials computed?
+        self.is_particular = bool(self.copies or options.nonfinite or options.partials)
 
     def of_output(self, columns: Columns, output: Output) -> Backward:
         # Return the results of the calls for one output.
@@ -149,7 +150,8 @@ class BlockOutcomes(TorchTape, BlockTape):
         return columns if found == captures else Columns.of(found)
 
     def _unheard(self, columns: Columns, output: Output) -> list[int]:
-        # Return the numbers of the leaves that these calls reached although PyTorch has removed their hooks.
+        # Return the numbers of the leaves that these calls reached and whose hooks PyTorch has removed: none if several
+        # processes train together.
         leaves = {leaf.number: columns.tensors[at] for at, leaf in enumerate(columns.listened) if leaf is not None}
         if self.is_shared:  # with several processes, ``.grad`` is read instead
             return []
@@ -160,7 +162,7 @@ class BlockOutcomes(TorchTape, BlockTape):
         return [number for number, leaf in leaves.items() if id(leaf) in reached]
 
     def _in_order(self, there: Sequence[int], numbers: Sequence[int], arrived: Iterable[int]) -> tuple[int, ...]:
-        # Return those of these captures that backward reached, in the order in which backward reached them.
+        # Return the positions in ``there`` of captures that backward reached, in the order in which it reached them.
         at_of = dict(zip(map(numbers.__getitem__, there), there, strict=True))
         if len(at_of) == len(there):
             return tuple(map(at_of.__getitem__, filter(at_of.__contains__, arrived)))
@@ -179,7 +181,7 @@ class BlockOutcomes(TorchTape, BlockTape):
         judged: Judged | None,
         output: Output,
     ) -> dict[int, Outcome]:
-        # Return the outcomes of captures that lack a gradient, or a value that can be shown directly.
+        # Return the outcomes of captures that lack a gradient, or lack a value that can be shown directly, by position.
         #
         # The captures in ``without`` have a value but no history.
         found = {
@@ -219,8 +221,8 @@ class BlockOutcomes(TorchTape, BlockTape):
         return capture.but(opaque=touched[capture.number]) if capture.number in touched else capture
 
     def _why_of_leaf(self, capture: Capture, output: Output) -> Missing | None:
-        # Return why this version of a leaf has no gradient: the leaf was written later, or it was named only after
-        # backward() had ended.
+        # Return why this version of a leaf has no gradient, if the reason is that the leaf was written to, or that it
+        # was named only after the passes; else None.
         leaf = capture.leaf
         if leaf is None:
             return None
@@ -236,7 +238,8 @@ class BlockOutcomes(TorchTape, BlockTape):
         return updated if leaf.written >= 0 else None
 
     def _named_late(self, lacking: Sequence[Capture], output: Output) -> dict[int, Missing]:
-        # Return, by number, results that were named after a ``backward()`` had already passed through their operations.
+        # Return the reason for results that were named after a ``backward()`` had passed through their operations, by
+        # their numbers.
         found: dict[int, Missing] = {}
         through: dict[int, set[Node]] = {}  # by the number of backward() calls so far
         for one in lacking:
@@ -249,7 +252,8 @@ class BlockOutcomes(TorchTape, BlockTape):
         return found
 
     def _beside_inputs(self, lacking: Sequence[Capture], output: Output) -> dict[int, Missing]:
-        # Return, by number, values through which ``grad()`` did not pass, although its output is computed from them.
+        # Return the reason for values through which ``grad()`` did not pass, although its output is computed from them,
+        # by their numbers.
         if not (lacking and output.is_grad) or output.is_cut_short:
             return {}
         call, last = output.calls[0], output.calls[-1]
@@ -264,11 +268,12 @@ class BlockOutcomes(TorchTape, BlockTape):
         }
 
     def _begun_at(self, output: Output) -> list[Node]:
-        # Return the nodes from which the calls without ``inputs=`` started. Such calls bring gradients to all leaves.
+        # Return the nodes from which the calls without ``inputs=`` started. Such calls bring gradients to all leaves
+        # behind these nodes.
         return [node for call in output.calls if not call.is_limited for node in call.nodes]
 
     def _is_alone(self) -> bool:
-        # Was there a single backward pass, from a single tensor with gradient 1?
+        # Was there a single call of ``backward()``, from a single tensor and without a cotangent?
         calls = self.passing.calls
         return len(calls) == 1 and len(calls[0].roots) == 1 and calls[0].cotangents[0] is None
 

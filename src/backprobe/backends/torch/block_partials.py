@@ -1,9 +1,9 @@
 """Local partials in a block, computed just before each of the program's own backward passes, because a pass may free
 the graph.
 
-The contribution along an edge is the partial times the gradient of the program's pass. It is therefore known only if
-the value is a single number, or if ``partials="full"`` requested whole blocks, because the graph is gone after the
-pass.
+The contribution along an edge is the partial times the gradient of the program's pass, which is not known yet. So the
+contribution is known only if the value into which the edge leads is a single number, or if ``partials="full"``
+requested whole blocks.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class BlockPartials:
             return Local()
         try:
             found = run.partials(self.full)
-        except RuntimeError as error:  # an earlier pass has freed this part
+        except RuntimeError as error:  # for example, an earlier pass has freed this part
             return Local({}, [Reason("partials_missing", {"error": said_by(error)})])
         blocks = {key(run.edges[nth]): block for nth, block in found.items()}
         return Local(blocks, run.notes)
@@ -101,10 +101,10 @@ class BlockPartials:
 
 
 def may_wait(edge: GradientEdge, captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]]) -> bool:
-    """Would a backward pass from this edge need several processes?
+    """Might a backward pass from this edge need other processes?
 
     PyTorch's own operations on tensors of this process do not communicate. A ``DTensor`` may communicate, and so may a
-    custom backward in Python, which is how all communicating operations are written.
+    custom backward in Python, which communicating operations have.
     """
     is_distributed = any(tensors.is_distributed(capture.tensor) for capture in captures)
     return is_distributed or any(map(graph.is_custom, graph.between(edge, recorded)))
@@ -151,8 +151,8 @@ class Links:
 
 
 def fits(block: Tensor, arrived: Tensor, source: Capture) -> bool:
-    """Was this Jacobian block computed for a single cotangent, and for this value itself instead of the base of
-    a view?
+    """Has this Jacobian block one number for each pair of an element of the gradient and one of the source, and does it
+    belong to the source itself instead of the base of a view?
     """
     return source.geometry is None and block.numel() == arrived.numel() * source.tensor.numel()
 

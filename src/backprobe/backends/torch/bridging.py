@@ -170,7 +170,8 @@ class TorchBridges(Bridges):
         frame: FrameType,
         watched: Sequence[Any],
     ) -> BridgedPass:
-        # Compute the gradients at the leaves behind all bridges, once with the bridges and once without them.
+        # Compute the gradients at the leaves behind the bridges and the watched tensors (or at those among ``inputs``,
+        # if given), once with the bridges and once without them.
         from_here = [one for one in watched if _is_tensor(one) and one.requires_grad]
         reached = [*{id(one): one for source in (*self.known, *from_here) for one in _leaves(source)}.values()]
         asked = {id(one) for one in inputs or ()}
@@ -211,7 +212,7 @@ def _elsewhere(tensor: Tensor, by: float) -> Tensor:
 
 
 def _factors(shape: Sequence[int], device: torch.device) -> Tensor:
-    # Return numbers of this shape that all differ and are not 0.
+    # Return numbers of this shape, from 0.5 to 2.5, that hardly ever repeat.
     count = torch.Size(shape).numel()
     return (1.5 + torch.cos(torch.arange(count, device=device, dtype=torch.float32) * 0.7)).reshape(shape)
 

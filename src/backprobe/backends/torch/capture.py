@@ -72,7 +72,7 @@ class Capture(_Fields):
         number: int = -1,
         leaf: ListenedLeaf | None = None,
     ) -> None:
-        """``calls`` is the number of backward() calls before the tensor was named.
+        """``calls`` is the number of calls of backward() and grad() before the tensor was named.
 
         ``number`` is the number under which gradients for this version arrive. ``leaf`` is set if the tensor itself has
         a hook; then no edge is kept.
@@ -115,13 +115,13 @@ class Unfollowed(NamedTuple):
 class ListenedLeaf:
     """A leaf with a hook of ours. A gradient belongs to its current version, unless an operation used an older version.
 
-    ``written`` is the engine's count of nodes at the last write. Nodes that used older numbers have smaller sequence
-    numbers.
+    ``written`` is the engine's count of nodes at the last write, or -1. Nodes that used older values of the leaf have
+    smaller sequence numbers.
     """
 
     written = -1
-    superseded: int | None = None  # the number of backward() calls before it was first written to
-    is_fresh = False  # does this pass start only from operations that used its newest numbers?
+    superseded: int | None = None  # the number of calls of backward() and grad() before it was first written to
+    is_fresh = False  # does the running pass reach it only through operations that used its newest values?
     is_unclear = False
 
     def __init__(self, number: int, version: int) -> None:
@@ -150,7 +150,7 @@ def version(tensor: Tensor) -> int:
 
 
 def memory(tensor: Tensor) -> int:
-    """A number that is equal for tensors that share memory."""
+    """A number that is equal for strided tensors that share memory. Other tensors have one each."""
     if tensor.layout is not torch.strided or tensor.is_nested:
         return id(tensor)
     return int(tensor.untyped_storage()._cdata)

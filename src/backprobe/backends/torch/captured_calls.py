@@ -351,7 +351,8 @@ def _differentiated(
     calls: Sequence[TorchReplayedCall], outputs: Sequence[Mapping[str, Tensor]]
 ) -> tuple[dict[str, Result], Any]:
     # Run one backward pass through all calls. It starts from their outputs for which gradients are stored, with
-    # these gradients. The ``.grad`` of all parameters is None before.
+    # these gradients. The ``.grad`` of the modules' parameters is set to None first. Return the gradients that they
+    # get, and which of them have NaN or Inf.
     begun: list[Tensor] = []
     came: list[Tensor] = []
     for call, each in zip(calls, outputs, strict=True):

@@ -45,8 +45,8 @@ def computing_again() -> Any:
 
 
 def without_history(frame: FrameType) -> tuple[str, FrameType]:
-    """Return the mode because of which the results of a frame have no history, and the frame in which the mode is
-    visible.
+    """Return why the results of a frame have no history, and the frame in which the cause is visible. The cause is the
+    name of a mode, or a text for a checkpoint or an ``apply()``.
     """
     inside = _checkpoint(frame)
     if inside is None:
@@ -63,7 +63,7 @@ def mode() -> str:
 
 
 def _checkpoint(frame: FrameType) -> FrameType | None:
-    # Return the outermost checkpoint that is running without a history.
+    # Return the frame of the outermost checkpoint that is running without a history; None if there is none.
     found = None
     for one in callers(frame):
         if one.f_code in BACKWARD:
@@ -74,8 +74,8 @@ def _checkpoint(frame: FrameType) -> FrameType | None:
 
 
 def in_vain() -> Source | None:
-    """Return the user's line that calls a checkpoint without any argument that requires a gradient. Such a checkpoint
-    keeps no history.
+    """Return the user's line that calls the outermost running checkpoint, if none of its tensor arguments requires a
+    gradient. Such a checkpoint keeps no history. None in all other cases.
     """
     frame = _checkpoint(sys._getframe(1))
     return None if frame is None or _requires_gradient(frame) else users_line(frame)

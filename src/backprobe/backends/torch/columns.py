@@ -27,7 +27,7 @@ STRIDED = {(torch.strided, False)}
 
 @dataclass(eq=False)
 class Columns:
-    """The attributes of captures, each as a column. Reading the tensors is not observed by modes of the program."""
+    """The attributes of captures, each as a column."""
 
     captures: Sequence[Capture]
     tensors: Sequence[Tensor]
@@ -53,7 +53,9 @@ class Columns:
         return [*self.where(map(RARE, self.captures))]
 
     def first_at_edges(self) -> dict[Key, int]:
-        """The first capture at each edge: a whole tensor before views that were written in place and share its edge."""
+        """The position of the first capture at each edge: that of a whole tensor, before those of views that were
+        written in place and share its edge.
+        """
         followed = [*self.where(self.edges)]
         views = {at for at in self.rare() if self.captures[at].geometry is not None}
         if views:
@@ -62,8 +64,8 @@ class Columns:
         return dict(zip(map(KEY, map(self.edges.__getitem__, followed)), followed, strict=True))
 
     def inputs(self, *, later: bool = False) -> Sequence[tuple[int, ...]]:
-        """For each capture, the captures from which it is computed directly. With ``later``, they are computed on
-        demand, unless a leaf was captured several times.
+        """For each capture, the positions of the captures from which it is computed directly. With ``later``, they are
+        computed on demand, unless a leaf was captured several times.
 
         This happens to a leaf that was written in place. Of its captures, the last one before the value counts.
         """

@@ -53,7 +53,7 @@ class CompiledBefore:
 
 
 def _ran_unheard(module: Module, heard: Collection[Module]) -> bool:
-    # Did the step leave gradients in the module although no module inside it was observed?
+    # Does a parameter of the module have a gradient, although none of its submodules was observed?
     if any(part in heard for part in module.modules() if part is not module):
         return False
     return any(grad_of(parameter) is not None for parameter in module.parameters())

@@ -2,9 +2,10 @@
 well.
 
 A row for values is an argument of the graph. A row for gradients would have to be saved for backward. Autograd refuses
-that if another graph, or another call of the same graph, has written to the row since. Such rows are therefore found by
-number: the operator declares an effect, and has no tensor argument to which it writes. Older compilers drop an operator
-whose result is not used. There the operator returns a copy of the gradient, and backward continues with the copy.
+that if another graph, or another call of the same graph, has written to the row since. On a CPU such rows are therefore
+found by name and number: the operator declares an effect, and has no tensor argument to which it writes. Older
+compilers drop an operator whose result is not used. There the operator returns a copy of the gradient, and backward
+continues with the copy.
 
 On a CPU, five reductions are compiled: sum, sum of squares, zeros, minimum and maximum. They run in float32 over some
 thousands of numbers, and in float64 over these results. If there are NaN, infinities, or squares that float32 cannot
@@ -29,12 +30,13 @@ from backprobe.backends.torch.dynamo import FINDS_EFFECTS
 from backprobe.backends.torch.statistics import masked, row_of
 from backprobe.record.statistics import COLUMNS, NOTHING, Row, merged
 
-ADDED = len(COLUMNS) - 2  # the columns before the extremes
+ADDED = len(COLUMNS) - 2  # the number of columns before the extremes
 NARROW = frozenset({torch.float32, torch.float16, torch.bfloat16})
 LEAST = 1e-33
 """Mean squares below this may be wrong in the fifth digit in float32, whose smallest normal number is 1.2e-38."""
 ABREAST, TOGETHER = 4, 4096
-"""The number of parts into which a tensor is split, and the largest count of numbers that are summed in float32.
+"""The number of parts into which a tensor is split if its size allows it, and the largest count of numbers that are
+summed in float32.
 
 The parts are combined pairwise before they are summed, because in one long sum each addition waits for the one before.
 """
@@ -64,7 +66,7 @@ def _merged_outside(row: Kept, plain: Tensor, numbers: Tensor) -> Tensor | None:
         torch.ops.backprobe.merge_kept(*row, _quick(plain), plain)
         return None
     copy: Tensor = torch.ops.backprobe.merge_and_copy(*row, _quick(plain), plain, numbers.detach())
-    return None if numbers.requires_grad else copy  # outside of compiled graphs if it has a history
+    return None if numbers.requires_grad else copy  # a gradient with a history is not in a compiled graph
 
 
 def _merged_there(row: Tensor, new: Tensor) -> Tensor:
@@ -141,8 +143,8 @@ class CompiledRows:
         setattr(self, f"row{place}", row)
 
     def take(self) -> dict[int, Row | Tensor]:
-        """Return the statistics merged since the last call, and reset the rows. Rows on the CPU that received no
-        numbers are left out.
+        """Return the statistics merged since the last call, by place, and reset the rows. Rows on the CPU that received
+        no numbers are left out.
         """
         taken: dict[int, Row | Tensor] = {}
         for place, row in self.places.items() if len(self.there) < len(self.places) else ():

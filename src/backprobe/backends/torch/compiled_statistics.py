@@ -54,7 +54,7 @@ class CompiledStatistics:
 
 
 def heard(statistics: CompiledStatistics, module: Module, output: Any, keys: tuple[str, ...] = ()) -> None:
-    """Put the statistics of a module's result into the graph."""
+    """Put the wanted statistics of the tensors in a module's result into the graph."""
     if isinstance(output, Tensor):
         is_read = output.is_floating_point() or output.is_complex()
         if is_read and (type(output) is Tensor or type(output) is Parameter):

@@ -110,11 +110,11 @@ def reason(code: str, functions: Sequence[ByHand], **fields: str) -> Reason:
 
 
 _KNOWN: dict[str, ref[type] | None] = {}
-"""A class of the program that the last search found, if any. The key is PyTorch's count of functions then."""
+"""A class of the program that the last search found, if any, by PyTorch's count of custom functions at that time."""
 
 
 def are_users() -> bool:
-    """Does the program define custom functions?
+    """Does the program define direct subclasses of ``autograd.Function``?
 
     The search is repeated if functions were defined since, or if the class that was found no longer exists.
     """

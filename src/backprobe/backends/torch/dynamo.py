@@ -69,8 +69,8 @@ def skip_code(code: CodeType) -> None:
 
 
 def start_callbacks() -> list[Callable[..., None]] | None:
-    """Return the callbacks that Dynamo runs before it compiles anything. ``torch.compiler.reset()`` empties the
-    list.
+    """Return the list of callbacks that Dynamo runs before it compiles anything; None if this release has no such list.
+    ``torch.compiler.reset()`` empties it.
     """
     found = getattr(lookup("torch._dynamo.callback_handler"), "start_callbacks", None)
     return found if isinstance(found, list) else None

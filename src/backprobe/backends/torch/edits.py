@@ -1,6 +1,4 @@
-"""Data for ``Backend.edits``: for each operation that cuts the graph, the code of a replacement through which gradients
-flow.
-"""
+"""Data for ``Backend.edits``: code that cuts the graph, and its possible replacements, through which gradients flow."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def _of_function(code: CodeType, file: str, module: str | None, name: str) -> Ef
     # Return the effect of a function written in Python. PyTorch's own functions may write if their name or an argument
     # ``inplace`` says so.
     #
-    # With few exceptions, functions of ``torch.nn.functional`` write to nothing else.
+    # With few exceptions, functions of ``torch.nn.functional`` write to nothing else. Other functions are unknown.
     if not (isinstance(module, str) and module.startswith(("torch", "_operator"))):
         return Effect.UNKNOWN
     named, takes = name.partition(".")[0], code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
@@ -214,7 +214,9 @@ def _position(code: CodeType, name: str) -> int | None:
 
 
 def effects_of(module: torch.nn.Module) -> dict[torch.nn.Module, Effect]:
-    """Return the possible effect of calling a module, and each module inside it."""
+    """Return the possible effect of calling a module and each module inside it, by module: WRITES if the module or one
+    inside it works in place, else UNKNOWN.
+    """
     found: dict[torch.nn.Module, Effect] = {}
     modules = structure(module).modules
     kinds = {*map(type, modules)}

@@ -120,7 +120,9 @@ class KnownCaptures:
         return tuple(at for at in found if at is not None)
 
     def position(self, tensor: Tensor) -> int | None:
-        """Return the position of the latest named version of a tensor; None if it has no name."""
+        """Return the position of the latest named version of a tensor, or else of the first value with the same edge;
+        None if there is neither.
+        """
         for at in range(len(self.captures) - 1, -1, -1):
             if self.captures[at].tensor is tensor:
                 return at
@@ -129,7 +131,8 @@ class KnownCaptures:
 
 
 def _without_rule(operation: str, known: KnownCaptures) -> Failure | None:
-    # Return the first named value that flows into an operation without a derivative; None if there is none.
+    # Return the failure of an operation without a derivative, with the first named value that was computed by it,
+    # directly or through unnamed values; None if there is no such value.
     names = (NOT_IMPLEMENTED, f"{operation.title().replace('_', '')}Backward")
 
     def is_it(node: Node) -> bool:
@@ -149,7 +152,8 @@ def _without_rule(operation: str, known: KnownCaptures) -> Failure | None:
 
 
 def _written(kind: str, error: BaseException, known: KnownCaptures, pending: Sequence[Tensor]) -> Failure:
-    # Return the values to which the program's line was about to write, or that PyTorch's innermost function held.
+    # Return the facts about a refused write. If PyTorch's own Python code raised, the tensor is a local of its
+    # innermost function, else the last one to which the program's statement was about to write.
     #
     # Only tensors that PyTorch refuses to write count. Other tensors are just arguments of the same call.
     frames = _frames(error)
@@ -215,7 +219,7 @@ def _in_place(text: str, known: KnownCaptures, roots: Sequence[Tensor], steps: I
         return found
     now, before = map(int, said.groups())
     kept = [saved for _, saved in unread if saved is not None and version(saved) == now]
-    # older releases do not show them, so find the tensors that would be readable if these values had not been written
+    # older releases do not show the saved tensors, so find those that could be read if they had their old version
     if not kept:
         written = [c.tensor for c in captures if c.version < version(c.tensor) == now]
         written += [tensor for step in steps for tensor, *_ in step.versions if version(tensor) == now]
@@ -239,8 +243,8 @@ def _start(tensor: Tensor) -> tuple[int, int]:
 
 
 def _carried(known: KnownCaptures, roots: Sequence[Tensor]) -> tuple[int, ...]:
-    # Return the values computed before the last call of backward, from which the roots were computed: on each path from
-    # a root, the first such value.
+    # Return the positions of values computed before the last call of backward, from which the roots were computed: on
+    # each path from a root, the first such value.
     #
     # Only results of operations count, because parameters are kept from step to step anyway.
     captures = known.captures
@@ -272,7 +276,7 @@ Path = tuple[()] | tuple[int, "Path"]
 
 def _freed(known: KnownCaptures, roots: Sequence[Tensor], calls: Sequence[BackwardCall]) -> Failure | None:
     # Return the values through which an earlier call of backward went, or that lead to such values, and the values
-    # computed from them.
+    # computed from them; None if no earlier call went through the graph of the roots.
     #
     # A freed node alone proves nothing, because the failing call also frees the nodes through which it goes.
     gone_through = _gone_through(calls)
@@ -341,7 +345,8 @@ def _freed_before(known: KnownCaptures, roots: Sequence[Tensor], start: int) -> 
 
 
 def _survivor(known: KnownCaptures, freed: int | None, path: Path, number: int) -> tuple[int | None, int | None]:
-    # Return a value from before a call of backward that is used after it, on a path to a node that the call freed.
+    # Return the position of a value from before a call of backward that is used after it, on a path to a node that the
+    # call freed, and that of the value on the path that was computed from it. Either may be None.
     #
     # It may be another result of the freed operations, such as the last state that an RNN returns besides its outputs.
     # If all values on the path are that old, return the freed value itself.

@@ -1,4 +1,4 @@
-"""The code of a module's forward, and the lines in it that mention the module's attributes."""
+"""The code of a module's forward, and the statements that mention an attribute of the module."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Arrivals:
         return self.after_hooks.get(edge, self.arrived.get(edge))
 
     def around_view(self, capture: Capture, write: ViewWrite) -> Tensor | None:
-        """The part of a view's gradient that bypassed the view because of this write through it."""
+        """The part of a view's gradient that bypassed the view because of this write through it; None if none did."""
         flowing, base = self.around.get(write.node), capture.tensor._base
         if flowing is None or base is None:
             return None
@@ -60,7 +60,9 @@ class Arrivals:
         return {at: gradient for at, gradient in found.items() if gradient is not None}
 
     def gradient(self, capture: Capture) -> Tensor | None:
-        """Return the part of the gradient at a capture's edge that belongs to the captured version."""
+        """Return the part of the gradient at a capture's edge that belongs to the captured version; None if nothing
+        arrived, or if no part of it is known to belong there.
+        """
         if capture.edge is None or capture.opaque:
             return None
         gradient = self.at(key(capture.edge))
@@ -172,7 +174,7 @@ class EdgeHooks:
 
 
 def _carrier(at: int) -> Tensor:
-    # Return a tensor that is output number ``at`` of some node. Inside a transform of torch.func its number may differ.
+    # Return a tensor whose output number is ``at``. Inside a transform of torch.func the number may differ.
     if not at:
         return torch.empty(0)
     with torch.inference_mode(False), torch.enable_grad(), disable_current_modes(), DisableTorchFunction():

@@ -29,8 +29,8 @@ def key(edge: GradientEdge) -> Key:
 
 
 def by_edge(captures: Sequence[Capture]) -> dict[Key, list[int]]:
-    """Return the captures at each edge: first a whole tensor, then views that were written in place and share its
-    edge.
+    """Return the positions of the captures at each edge: first those of a whole tensor, then those of views that were
+    written in place and share its edge.
     """
     found: dict[Key, list[int]] = {}
     views = []
@@ -48,7 +48,7 @@ def by_edge(captures: Sequence[Capture]) -> dict[Key, list[int]]:
 
 
 def inputs(edge: GradientEdge | None, recorded: Mapping[Key, Sequence[int]]) -> list[int]:
-    """Return the recorded values that flow into an edge without passing another recorded one."""
+    """Return the positions of the recorded values that flow into an edge without passing another recorded one."""
     found: dict[int, None] = {}
     visited: set[Node] = set()
     pending = [] if edge is None else [edge.node]
@@ -67,7 +67,7 @@ def inputs(edge: GradientEdge | None, recorded: Mapping[Key, Sequence[int]]) -> 
 
 
 def between(edge: GradientEdge, recorded: Mapping[Key, Sequence[int]]) -> set[Node]:
-    """Return the nodes through which a gradient passes between an edge and the recorded values that flow into it."""
+    """Return the edge's node, and the nodes that a gradient reaches from it without passing a recorded value."""
     visited = {edge.node}
     pending = [edge.node]
     while pending:
@@ -111,7 +111,9 @@ def all_inputs(
 
 
 def owners(places: Mapping[Key, Sequence[int]]) -> Mapping[Node, int]:
-    """Return the capture to which each node belongs: the first executed capture whose computation includes the node."""
+    """Return the position of the capture to which each node belongs: the first capture in order of execution whose
+    computation includes the node.
+    """
     named = {node for node, _ in places}
     found: dict[Node, int] = {}
     for (node, _), (at, *_) in sorted(places.items(), key=lambda place: place[1][0]):
@@ -126,7 +128,7 @@ def owners(places: Mapping[Key, Sequence[int]]) -> Mapping[Node, int]:
 
 
 def backward_order(root: GradientEdge, recorded: Mapping[Key, Sequence[int]]) -> list[int]:
-    """Return the recorded values in the order in which the engine's queue reaches them.
+    """Return the positions of the recorded values in the order in which the engine's queue reaches them.
 
     Among the nodes whose consumers have all run, the engine takes leaves first, and then the node that was created last
     in the forward pass (torch/csrc/autograd/engine.cpp, ``CompareNodeTaskTime``). This function reproduces that queue.
@@ -207,7 +209,8 @@ def leaves(found: Iterable[Node]) -> list[Tensor]:
 def first_uses(roots: Iterable[Node]) -> tuple[dict[int, int], float]:
     """Return the sequence number of the first node that uses each leaf, by the leaf's id.
 
-    Also return that of the first custom function, because its backward may use leaves that are not among its followers.
+    Also return that of the first custom function, or infinity: its backward may use leaves that are not among its
+    followers.
     """
     uses: dict[int, int] = {}
     found = all_nodes(roots)

@@ -50,7 +50,8 @@ def _described(tensor: Tensor) -> str:
 
 
 def _again(tensor: Tensor, reached: list[Node]) -> tuple[str, ...]:
-    # Return the nodes that create the same view again: from the same input, with the same settings.
+    # For a view outside of the output's graph, return the names of the nodes in that graph that create the same view:
+    # from the same input, with the same settings.
     node = tensor.grad_fn
     if node is None or not tensor._is_view() or node in reached:
         return ()
@@ -65,8 +66,8 @@ def _settings(node: Node) -> dict[str, str]:
 
 
 def _shared(tensor: Tensor, reached: list[Node]) -> tuple[Tensor, ...]:
-    # Return the leaves of a graph that share the memory of a tensor without a history. Such a leaf has the same
-    # numbers, and the tensor was computed from it by an operation that cut the graph.
+    # Return the leaves of a graph whose numbers start at the same address as those of a tensor without a history. The
+    # tensor was probably made from such a leaf, by an operation that cut the graph.
     if tensor.grad_fn is not None or tensor.layout is not torch.strided or tensor.is_nested:
         return ()
     place = tensor.untyped_storage()._cdata, tensor.storage_offset()

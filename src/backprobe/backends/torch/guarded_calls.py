@@ -45,7 +45,7 @@ class GuardedModule:
         self.writes_arguments = False  # has the module written to its arguments?
 
     def buffers(self) -> list[tuple[Module, str, Tensor]]:
-        """Return a copy of each buffer in its current state, with its module and name."""
+        """Return a copy of each initialized buffer in its current state, with its module and name."""
         known, self.copies = self.copies, {}
         found = []
         for part in self.parts:
@@ -113,7 +113,9 @@ class GivenTensor:
 
     @classmethod
     def copy_of(cls, leaf: Any) -> Any:
-        """Return a ``GivenTensor`` with a copy of the tensor, which is about to be written to."""
+        """Return a ``GivenTensor`` with a copy of the tensor, for a call that may write to it. Other values are
+        returned themselves.
+        """
         if not isinstance(leaf, Tensor):
             return leaf
         made = cls(copied(leaf.detach()))

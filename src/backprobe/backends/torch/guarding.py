@@ -201,7 +201,7 @@ class TorchGuarding(PassGuarding[EnginePass]):
         return EnginePass(is_backward=is_backward, roots=call.roots, fresh=fresh)
 
     def _fresh(self) -> set[str]:
-        # Return the parameters that have no gradient yet.
+        # Return the parameters of the called modules that have no gradient yet.
         named = [(of.path, name, one) for of in self.guarded.values() for name, one in of.parameters]
         return {under(path, name) for path, name, one in named if grad_of(one) is None}
 

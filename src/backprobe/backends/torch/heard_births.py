@@ -27,8 +27,10 @@ FRAME = re.compile(r'^  File "(.*)", line (\d+), in ', re.MULTILINE)
 
 
 class HearingBirths(DispatchMode):
-    """Calls ``heard`` for each operation that makes NaN although no operand has NaN, or Inf from finite operands. The
-    first result is examined, if it is an ordinary tensor of at most ``MOST`` elements.
+    """Calls ``heard`` for each operation that makes NaN although no operand has NaN, or Inf from finite operands.
+
+    Only ordinary tensors of at most ``MOST`` elements are examined: the operands, and the first result. A result that
+    is memory which the operation has not written does not count.
     """
 
     supports_higher_order_operators = True  # without this, PyTorch raises an error at ``torch.cond`` and the like
@@ -96,7 +98,7 @@ def _unwarned(run: Callable[[], bool]) -> bool:
 
 
 def _tensors(func: Any, args: Sequence[Any], words: Mapping[str, Any]) -> Iterator[tuple[str, Tensor]]:
-    # Yield the operands of an operation that have numbers, by the names in its schema.
+    # Yield the operands of an operation that are examined, by the names in its schema.
     names = [one.name for one in func._schema.arguments]
     for name, value in (*zip(names, args, strict=False), *words.items()):
         for one in value if isinstance(value, list | tuple) else (value,):

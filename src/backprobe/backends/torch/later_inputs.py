@@ -1,7 +1,7 @@
 """The inputs of captures, computed on demand, because many recordings are read only for their gradients.
 
 Until then the nodes of the graph are held, although backward has freed what they saved. A thread holds the nodes of at
-most one recording: they are evaluated when its next block ends.
+most one recording: the inputs are computed at the latest when the thread creates the next such object.
 """
 
 from __future__ import annotations

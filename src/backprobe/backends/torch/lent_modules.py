@@ -32,7 +32,7 @@ in the original call.
 """
 
 GLOBAL_HOOKS = ("_global_forward_", "_global_backward_")
-"""Prefixes of the attributes in which PyTorch keeps the hooks of all modules."""
+"""Prefixes of the names under which PyTorch keeps the hooks that run for every module."""
 
 
 class ModuleState:
@@ -93,7 +93,9 @@ class Lent:
         return following(module, *args, **kwargs)
 
     def lend(self, module: Module) -> None:
-        """Put copies into a module and all modules inside it."""
+        """Put copies into a module and all modules inside it, if that has not been done yet. Raises RuntimeError if the
+        program has put a computed tensor in the place of a parameter.
+        """
         if (id(module), "") in self.kept.known:
             return
         for part in list(module.modules()):

@@ -27,7 +27,8 @@ code, or communicate.
 def local_derivative(
     node: Node, given: Sequence[Tensor | None], made: Sequence[Tensor | None], place: int
 ) -> LocalDerivative | None:
-    """Return the factors of a nonfinite element of a gradient; None if the node cannot compute them.
+    """Return the factors of the first nonfinite element of a gradient; None if they cannot be computed, or if their
+    product differs from that element.
 
     ``given`` are the gradients that the node received, ``made`` those that it returned. ``place`` is the nonfinite one.
     """

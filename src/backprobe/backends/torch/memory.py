@@ -183,7 +183,7 @@ class TorchMemory(MemoryHearing):
         )
 
     def _alive(self) -> list[Alive]:
-        # Return the tensors whose graphs reach nodes of earlier steps.
+        # Return tensors whose graphs reach nodes of earlier steps.
         if len(self.bounds) < 4:  # with fewer than three steps nothing grows
             return []
         tensors = [one for one in gc.get_objects() if issubclass(type(one), Tensor)]
@@ -201,7 +201,7 @@ class TorchMemory(MemoryHearing):
             if steps:
                 one = Alive(tensor, frozenset(steps), size, step not in steps, self._line(made))
                 (carried if one.is_carried else found).append((one, nodes - {node}))
-        # of the tensors that lead back to earlier steps, keep those from which the others are computed
+        # of the carried tensors, keep those from which the others are computed
         first = [one for one, below in carried if not any(other.held.grad_fn in below for other, _ in carried)]
         return [*(one for one, _ in found), *first]
 
@@ -235,7 +235,7 @@ class TorchMemory(MemoryHearing):
         return near[-1][1] if near else None
 
     def _kept_hooks(self) -> list[KeptObject]:
-        # Return the newest hook, if the number of hooks has grown in each step.
+        # Return the hooks as one object, named after the last of them, if their number has grown in each step.
         grown = [after - before for before, after in zip(self.hooks, self.hooks[1:], strict=False)]
         if len(grown) < 2 or min(grown) < 1:
             return []
@@ -270,7 +270,7 @@ def _storage(tensor: Tensor) -> tuple[int, int]:
 
 
 def _storages(node: Node) -> dict[int, int]:
-    # Return the storages that a node keeps, with their bytes, except those that were freed.
+    # Return the bytes of the storages that a node keeps, by address, except those of parameters and those freed.
     found: dict[int, int] = {}
     for name in dir(node):
         if name.startswith("_saved_") or name == "saved_tensors":

@@ -301,7 +301,7 @@ class _Reporter:
         self.put_back.append(partial(held.__setitem__, name, parameter))
 
     def look(self) -> None:
-        # Walk the model, and register modules that are new.
+        # Walk the model, register modules that are new, and exchange their parameters where the observer asks for it.
         now, before, observer = self.call.look(), self.known, self.observer
         modules, paths = now.modules, now.shape.paths
         chosen = _Chosen.of(now.shape, observer)
@@ -421,7 +421,7 @@ MOST_FREE = 4096
 def refuse(
     target: Any, asked: str, kinds: Sequence[Refusal] = (COMPILED, *WRAPPERS), words: Refusal | None = None
 ) -> None:
-    """Raise Unsupported if a function, a model or a part of it is of a refused kind. ``words`` replace the message."""
+    """Raise Unsupported if a function, a model or a part of one is of these kinds. ``words`` replace the message."""
     for part in _doubtful(target) if isinstance(target, Module) else [target]:
         kind = _refused_kind(part)
         if kind is not None and kind in kinds:

@@ -72,8 +72,7 @@ class ModuleRuns:
             calls[at, mode] = tuple(around[:MOST])
 
     def _applied(self, node: Any, frame: FrameType) -> None:
-        # Note that a custom function is applied to ``node.next_functions``. They are kept in case its result is never
-        # used.
+        # A custom function is applied to ``node.next_functions``. They are kept if its result is never used.
         #
         # A function that writes to its arguments returns these arguments, so it is left out.
         if any(node.needs_input_grad) and "mark_dirty" not in frame.f_code.co_names and len(self.dropped) < MOST:
@@ -88,8 +87,8 @@ class ModuleRuns:
         return id(owner) in self.modules and not self.has_held(parameter)
 
     def dropped_leaves(self) -> dict[ModuleCall, set[int]]:
-        """Return the calls of custom functions whose results are never used, and the ids of the leaves that flow into
-        them.
+        """Return the calls of custom functions whose results are never used, each with the ids of the leaves that flow
+        into it.
         """
         nodes = self.dropped.items()
         return {call: {id(leaf) for leaf in graph.leaves(graph.all_nodes(given))} for call, given in nodes}
@@ -138,9 +137,11 @@ class ModuleRuns:
         return any(not mode or mode == CHECKPOINT for _, mode, _ in self.of(module))
 
     def of(self, module: Module) -> list[tuple[Instruction, str, Source | None]]:
-        """Return the calls of a module. Each has the mode that prevented a history, and the line that set this mode.
+        """Return the calls of a module. Each has the mode that prevented a history, or "", and the line that set this
+        mode, if known.
 
-        If a checkpoint has not recomputed its part, it is unknown whether code inside it disables gradients.
+        If a checkpoint has not recomputed its part, it is unknown whether code inside it disables gradients. Such calls
+        have no mode, and are returned only if there are no others.
         """
         calls = [(at, mode, around) for (at, mode), around in self.calls.get(id(module), {}).items()]
         known = [one for one in calls if one[1] != AGAIN] or [(at, "", around) for at, _, around in calls]

@@ -1,7 +1,8 @@
 """Gradients of tensors that the program reads and that are None, with the facts that were known at that moment.
 
-PyTorch warns if ``.grad`` is read on a tensor that is not a leaf and does not retain its gradient. It is None unless
-the program has set it. backprobe does not read it, so that the program alone causes the warning.
+PyTorch warns if ``.grad`` is read on a tensor that is not a leaf and does not retain its gradient. The ``.grad`` of
+such a tensor is None unless the program has set it. backprobe does not read it, so that the program alone causes the
+warning.
 """
 
 from __future__ import annotations
@@ -81,8 +82,8 @@ class NoneReads(KeptGradients):
             return self._is_none(tensor, is_item)
 
     def _is_none(self, tensor: Any, is_item: bool) -> bool:
-        # Is ``tensor.grad``, or the gradient of an item, None? Tensor types that may define ``grad`` themselves are not
-        # checked.
+        # Is ``tensor.grad``, or the gradient of an item, None? The answer is False for tensor types that may define
+        # ``grad`` themselves.
         if type(tensor) not in ORDINARY or is_wrapped(tensor):
             return False
         if is_item:  # an item is a result that does not retain its gradient, or a leaf
@@ -112,7 +113,7 @@ class NoneReads(KeptGradients):
         self._keep(_Read(tensor, text, at, why, len(calls), has_asked, self.cleared_at(tensor)))
 
     def cleared_at(self, tensor: Tensor) -> Source | None:
-        """Return the line that has cleared the gradient of a tensor since the last ``backward()``."""
+        """Return the line that last cleared the gradient of a tensor since the last ``backward()``, or None."""
         begun = len(self.passing.calls)
         return next(
             (one.at for one in reversed(self.cleared.values()) if one.begun == begun and one.is_of(tensor)), None
@@ -143,8 +144,8 @@ class NoneReads(KeptGradients):
             self.reads[key] = read
 
     def _why_now(self, tensor: Tensor) -> WhyEmpty | None:
-        # Return a reason that is already certain. Other reasons are known only when the graphs of all passes are
-        # examined.
+        # Return a reason that is already certain, or None. Other reasons are known only when the graphs of all passes
+        # are examined.
         if not tensor.requires_grad:
             return WhyEmpty.FROZEN
         if not tensor.is_leaf and not tensor.retains_grad:
@@ -182,8 +183,8 @@ class NoneReads(KeptGradients):
         return (WhyEmpty.LIMITED, limited[-1].at) if limited else (WhyEmpty.NOT_REACHED, None)
 
     def _taken_away(self, read: _Read, calls: Sequence[BackwardCall]) -> tuple[WhyEmpty, Source | None]:
-        # Return the reason if a pass has reached the tensor. It is unknown if a custom derivative of the program may
-        # have returned None.
+        # Return the reason if a pass has reached the tensor. It is unknown if the pass has a custom derivative, which
+        # may have returned None.
         if any(map(graph.is_custom, graph.all_nodes(node for call in calls for node in call.nodes))):
             return WhyEmpty.UNKNOWN, None
         return WhyEmpty.CLEARED if read.tensor.is_leaf else WhyEmpty.RETAINED_LATE, read.cause

@@ -26,7 +26,7 @@ FINITE: Kind = "finite"
 INF: Kind = "inf"
 NAN: Kind = "nan"
 BADNESS: dict[Kind, int] = {FINITE: 0, INF: 1, NAN: 2}
-NOTHING = -1  # returned instead of an index, for a tensor without numbers
+NOTHING = -1  # returned instead of an index, for a tensor without numbers or with numbers that cannot be examined
 SUMMED = -2  # returned instead of an index, for a tensor that is known to be finite because its sum is finite
 NARROW = 2  # in bytes; narrower dtypes are converted first, because PyTorch cannot sum them or find their extremes
 WIDE = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16})
@@ -47,7 +47,7 @@ def _is_plain(tensor: Tensor) -> bool:
 
 
 def _floating(tensor: Tensor) -> Tensor | None:
-    # Return the floating-point numbers of a tensor, without the zeros that a sparse tensor omits.
+    # Return the floating-point numbers of a tensor, without the zeros that a sparse tensor omits; None if it has none.
     if tensor.is_meta or not is_floating(tensor):
         return None
     numbers = held(tensor)
@@ -107,12 +107,14 @@ class FinitenessLook(list[Extremes]):
         return len(self) - 1
 
     def kinds(self) -> list[Kind]:
-        """Return the kinds of all examined tensors, by number."""
+        """Return the kinds of the examined tensors, by the number that ``add`` has returned."""
         return [*kinds(self), FINITE, FINITE]
 
 
 def nonfinite(tensors: Sequence[Tensor]) -> list[Nonfinite | None]:
-    """Return how many numbers of each tensor are NaN and Inf. They are counted only if there are any."""
+    """Return how many numbers of each tensor are NaN and Inf; None for a tensor that cannot be examined. They are
+    counted only if there are any.
+    """
     judged, numbers, found = FinitenessLook(), dict[Any, int](), list[tuple[Tensor, int]]()
     with torch.no_grad():
         for tensor in tensors:

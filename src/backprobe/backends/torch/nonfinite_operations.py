@@ -28,7 +28,8 @@ Look = tuple[int, int, int]
 
 
 class Births:
-    """Examines the gradients that each node of autograd's graph receives and returns while backward runs.
+    """Examines the gradients that nodes of autograd's graph, except those of leaves, receive and return while backward
+    runs.
 
     The hooks refer to this object and a number, and the object holds the nodes until it is released. Two kinds of
     gradients are not read again: those that a node receives from a single other node, because they were examined when
@@ -107,7 +108,8 @@ class Births:
     def _ask(
         self, node: Node, given: Sequence[Tensor | None], made: Sequence[Tensor | None], gave: Sequence[tuple[int, int]]
     ) -> None:
-        # Compute the factor at which the node made NaN or Inf, while its saved tensors still exist.
+        # Note whether the node decomposes a matrix, and compute the factor at which it made NaN or Inf, if possible.
+        # This is done while its saved tensors still exist.
         if any(look >= 0 for _, look in gave) and decomposes(node):
             self.decomposing.add(len(self.seen))
         for place, look in gave:
@@ -126,8 +128,8 @@ class Births:
         return self.judged.add(gradient), address, size
 
     def added_to(self, passed: Backward, captures: Sequence[Capture], of: Collection[int] | None = None) -> Backward:
-        """Return the result of backward, with the operations that made NaN or Inf in the passes with these numbers, or
-        in all passes.
+        """Return the result of backward, with the operations that made NaN or Inf in the passes whose numbers are in
+        ``of``, or in all passes if it is None.
         """
         found = self._found(captures, of)
         outcomes = [replace(outcome, made=found.get(at, ())) for at, outcome in enumerate(passed.outcomes)]
@@ -135,7 +137,7 @@ class Births:
 
     def _found(self, captures: Sequence[Capture], of: Collection[int] | None) -> dict[int, tuple[BackwardOp, ...]]:
         # Return the operations that made NaN from gradients without NaN, or Inf from finite ones, in order. The keys
-        # are the captures whose lines the operations belong to.
+        # are the positions of the captures whose lines the operations belong to.
         if not self.judged:  # every gradient was finite
             return {}
         told = self.judged.kinds()
@@ -166,7 +168,8 @@ class Births:
 
 
 def _first_recorded(edge: tuple[Node | None, int], places: Mapping[Key, Sequence[int]]) -> int | None:
-    # Return the capture to which a gradient flows: the one at this edge, or the next one, if there is only one.
+    # Return the position of the capture to which a gradient flows: the one at this edge, or the next one. None if there
+    # is no next one, or if there are several.
     node, number = edge
     if node is None:
         return None

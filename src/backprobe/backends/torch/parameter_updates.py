@@ -38,7 +38,7 @@ Place = tuple[str, int]
 
 @dataclass
 class UpdatedLeaf:
-    """A tensor that receives gradients, and a version at which it was examined. The result has the number ``look``."""
+    """A tensor that receives gradients, the version at which it was last examined, and the number of that result."""
 
     tensor: Tensor
     version: int
@@ -127,7 +127,8 @@ class Updates:
             self.awaited = [leaf for leaf in self.awaited if not leaf.is_written]
 
     def _look_closely(self) -> None:
-        # Record the leaves that hold NaN or Inf and were written to without a new version, or are no longer observed.
+        # Record all known leaves that hold NaN or Inf now: they may have been written to without a new version, or when
+        # they were no longer observed.
         with self.quiet(), torch.no_grad():
             doubted = [leaf for leaf in self.leaves.values() if self.judged.add(leaf.tensor) >= 0]
         if doubted:
@@ -190,7 +191,7 @@ class Updates:
 
 
 def held_before(named: Iterable[tuple[str, Kind]]) -> list[Update]:
-    """Return the named values that held NaN or Inf before any write was observed."""
+    """Return the values that have a name and held NaN or Inf before any write was observed, grouped by kind."""
     found: dict[Kind, list[str]] = {}
     for name, kind in named:
         if name and BADNESS[kind]:
@@ -221,8 +222,8 @@ def buffers(frames: Sequence[FrameType]) -> dict[str, Tensor]:
 
 
 def _names(frames: Sequence[FrameType]) -> dict[int, str]:
-    # Return the names of leaves in the user's code: variables, parameters of models, and those of models that an object
-    # holds.
+    # Return, by id, the names of the values of variables in the user's code, and of the parameters of models among
+    # these values. An attribute of ``self`` counts as a variable.
     found: dict[int, str] = {}
     for name, value in variables(frames):
         held = value.named_parameters(prefix=name) if isinstance(value, torch.nn.Module) else [(name, value)]
@@ -232,8 +233,8 @@ def _names(frames: Sequence[FrameType]) -> dict[int, str]:
 
 
 def variables(frames: Sequence[FrameType]) -> Iterator[tuple[str, Any]]:
-    """Yield the variables of frames, and for methods the attributes of their object. The object's own code is not
-    run.
+    """Yield the variables of frames, and the attributes of objects named ``self`` that are not modules. No code of the
+    objects is run.
     """
     for frame in frames:
         held = [*variables_in(frame).items()]
@@ -247,7 +248,7 @@ def variables(frames: Sequence[FrameType]) -> Iterator[tuple[str, Any]]:
 
 
 def _optimizers(frames: Sequence[FrameType], tensors: Sequence[Tensor]) -> str:
-    # Return the optimizers in the user's variables that own some of these leaves, such as ``SGD, lr 0.1``.
+    # Describe the optimizers in the user's variables that own some of these leaves, as in ``SGD, lr 0.1``.
     wanted = set(map(id, tensors))
     known = {id(value): value for _, value in variables(frames) if isinstance(value, Optimizer)}
     return "; ".join(_described(one) for one in known.values() if not wanted.isdisjoint(map(id, parameters(one))))

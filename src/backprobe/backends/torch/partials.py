@@ -36,7 +36,7 @@ from backprobe.record.reasons import Reason
 
 @dataclass
 class Partials:
-    """The edges into each capture, by position. Also: do they sum to the gradients, and notes on what was left out."""
+    """The edges into each capture, by position; whether they sum to the gradients; and notes on what was left out."""
 
     links: dict[int, list[Edge]] = field(default_factory=dict)
     sums: PathSums | None = None
@@ -79,7 +79,8 @@ def local_partials(
 ) -> Partials:
     """Run one pass from each recorded edge back to its direct inputs. ``seed`` is the output's edge with its cotangent.
 
-    If ``kept`` converts the contributions, these are not stored, and path sums are not compared.
+    If ``kept`` is given, what it returns for a contribution is stored instead of the contribution and the partial, and
+    path sums are not compared.
     """
     found = Partials()
     into = Flows({at: [seed[1]] for at in recorded.get(seed[0], [])[:1]})
@@ -250,8 +251,8 @@ class PartialsPass:
         return dict(enumerate(self.flow(torch.ones_like(self.like))))
 
     def contributions(self, local: Mapping[int, Tensor], arrived: Tensor | None) -> list[Tensor | None]:
-        """Return the value's gradient times the local partials. For single numbers it is a product, otherwise the
-        result of autograd.
+        """Return the value's gradient times the local partials, or None for each source if no gradient arrived. For
+        single numbers it is a product, otherwise the result of autograd.
 
         If the product is not finite, autograd's result is used, because autograd omits terms that it knows to be zero,
         for which zero times infinity would give NaN. If the two differ by more than rounding, the product is used. Then
@@ -338,7 +339,8 @@ def compare(
 ) -> PathSums:
     """Compare the gradient that arrived at each edge with the sum of contributions into the edge.
 
-    Edges at which nothing arrived, or whose captures are all opaque, have no gradient to compare.
+    Edges at which nothing arrived, or whose captures are all opaque, have no gradient to compare. Edges with hooks of
+    the user or with unknown contributions, and gradients whose numbers cannot be summed, are left unjudged.
     """
     sums: list[GradientSum] = []
     unjudged: list[int] = []

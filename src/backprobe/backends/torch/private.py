@@ -75,7 +75,7 @@ current_node: Any = NAMES.optional("torch._C._current_autograd_node", *HEARING)
 tree_map: Any = NAMES.optional("torch.utils._pytree.tree_map", *HEARING)
 tracing_state: Any = NAMES.optional("torch._C._get_tracing_state", "watches")
 FILES = NAMES.optional("torch._C.PyTorchFileWriter", "bridges") and (torch._C, "PyTorchFileWriter")
-"""The class that writes the files of ``torch.save``."""
+"""The module and name of the class that writes the files of ``torch.save``, or None."""
 _set_version: Any = NAMES.optional("torch._C._autograd._unsafe_set_version_counter")
 
 

@@ -1,4 +1,4 @@
-"""Reports the tensors whose ``backward`` a program reads, as it does to call it, and adds no frame to the call.
+"""Reports the tensors whose attribute ``backward`` a program reads, usually to call it. This adds no frame to the call.
 
 PyTorch's warnings in a backward pass count frames up to the line that called ``backward()``. A function that wrapped
 ``Tensor.backward`` would be that line.
@@ -18,8 +18,8 @@ from backprobe.backends.torch.dynamo import skip_code
 
 
 class ReadBackward:
-    """A descriptor that takes the place of ``Tensor.backward``. When the thread that made it reads the attribute of a
-    tensor, it reports the tensor. It always returns PyTorch's own method.
+    """A descriptor that takes the place of ``Tensor.backward``. When the thread that made the descriptor reads the
+    attribute of a tensor, the tensor is reported. The value of the attribute is PyTorch's own method.
 
     A function that calls ``backward()`` may be compiled. Dynamo leaves that call to Python, and would then compile the
     functions that run here, so they are excluded.

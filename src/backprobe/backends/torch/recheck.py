@@ -35,7 +35,7 @@ from backprobe.source.user_code import innermost
 
 BACKWARD = FrameworkFunctions(torch.autograd.grad, torch.autograd.backward, Tensor.backward)
 TRANSFORMS = torch.func.__file__.replace("func/__init__.py", "_functorch/")
-"""The path of the files whose wrappers ``torch.func`` puts around functions."""
+"""The folder of the files that define the wrappers of ``torch.func``."""
 MAPPING = ("vmap", "chunk_vmap", "functionalize", "functional_call", "stack_module_state")
 """The names of wrappers of ``torch.func`` that do not differentiate."""
 REQUIRES = "inputs of a model are differentiated only if they require a gradient: x.requires_grad_()"
@@ -136,9 +136,9 @@ class TorchRecheck(Recheck):
 
     def __init__(self) -> None:
         super().__init__()
-        self.inside: dict[torch.nn.Module, bool] = {}  # by module: does it contain modules that the user wrote?
+        self.inside: dict[torch.nn.Module, bool] = {}  # by module: did the user write its forward, or one inside it?
         self.coverage = Coverage()
-        self.is_again = False  # was the last requested gradient computed through another gradient?
+        self.is_again = False  # did the last differentiation go through the nodes of an earlier derivative?
 
     def run(self, program: Program, target: Any, inputs: Mapping[str, Any], undo: list[Callable[[], None]]) -> None:
         with torch.enable_grad():

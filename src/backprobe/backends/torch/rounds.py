@@ -30,7 +30,7 @@ class Rounds:
         self.last, self.most = count - 1, 0  # the one that ends a round; the most steps of one in a round so far
         self.steps: dict[int, int] = {}  # of each optimizer in this round
         self.latest = self.in_a_row = 0  # the one that stepped last, and how many times in a row
-        self.since: dict[int, int] = {}  # the steps of each one since an earlier one followed a later one
+        self.since: dict[int, int] = {}  # the steps of each one since an earlier one stepped right after a later one
 
     def ends_with(self, at: int) -> bool:
         """Count a step of the optimizer with this number. Does it end the round?"""

@@ -38,7 +38,7 @@ def names(node: Node) -> Iterator[str]:
 
 def read(node: Node, name: str) -> Any:
     """Return a saved tensor, or several saved tensors, with their history. Return ``HOOKED`` if a hook of the program
-    would run.
+    would run. Raises RuntimeError if a tensor was freed or written to.
     """
     if TELLS_HOOKS:
         return HOOKED if any(one.unpack_hook is not None for one in packed(node, name)) else getattr(node, name)
@@ -61,7 +61,7 @@ def data(node: Node, name: str) -> Sequence[Any]:
 
 
 def is_hooked(node: Node) -> bool:
-    """Would a hook of the program run when this node runs?"""
+    """Would a hook of the program unpack one of this node's saved tensors?"""
     for name in names(node):
         with suppress(RuntimeError):
             if read(node, name) is HOOKED:

@@ -23,7 +23,7 @@ from backprobe.record.reasons import Reason
 DIVISION = "DivBackward0"
 SCALING = ("MulBackward0", DIVISION)
 BY_HAND, BY_SCALER = ("scaled_by", "scaled_itself"), ("scaled_by_scaler", "scaled_itself_by_scaler")
-"""Codes of notes on a value that was scaled, and on a scaled product that has no name."""
+"""Codes of the note on a recorded value that was scaled, and of the note on the product if only that is recorded."""
 
 Multiple = tuple[Key, float | None]
 """A scalar tensor as a multiple of another one: the gradient edge of the other tensor, and the factor if it is
@@ -36,7 +36,7 @@ name at that time.
 """
 
 Scales = tuple[tuple[float | None, ...], tuple[tuple[int, Reason], ...]]
-"""The distinct factors, and notes on the captures that were multiplied by one of them."""
+"""The distinct factors, and notes on the captures that were scaled, or that are the scaled products."""
 
 
 def multiple(root: Tensor) -> Multiple | None:
@@ -105,9 +105,9 @@ def scales(
     ``begun``.
 
     ``derivatives`` are the gradients of the recorded values, by capture. They reveal the factor even if the product
-    overflowed. A loss that is divided, for example by the number of accumulated parts, or multiplied by a factor of at
-    most 1, does not count as scaled and gets no note. A product that has a name gets no note either, because the
-    recorded gradients are then those of the product.
+    overflowed. A loss that the program itself divides, for example by the number of accumulated parts, or multiplies by
+    a factor of at most 1, gets no note. A value gets no note either if the program multiplies it itself and the product
+    has a name, because the recorded gradients are then those of the product.
     """
     found: dict[int, Reason] = {}
     numbers: dict[float | None, None] = {}

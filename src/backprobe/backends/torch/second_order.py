@@ -12,7 +12,9 @@ from backprobe.errors import Unsupported
 
 
 def hessian(program: GradientProgram) -> Product:
-    """Return a function that multiplies vectors by the Hessian. It keeps one graph and reuses it."""
+    """Return a function that multiplies vectors by the Hessian. It keeps one graph and reuses it. Raises Unsupported if
+    a value was overwritten in place.
+    """
     entries = program.entries({}, create_graph=True)
     values = {name: entry.value for name, entry in entries.items()}
     gradients = {name: entry.grad for name, entry in entries.items()}

@@ -142,8 +142,8 @@ def _differentiated(kept: Kept, following: Callable[..., Any], outputs: Any, /, 
 
 
 def keep(one: Any, kept: Kept) -> None:
-    """Save everything of this object that a run may change: a module with all modules inside it, a leaf, an optimizer,
-    a scheduler or a scaler.
+    """Save what a run may change of a module with all modules inside it, an optimizer, a scheduler, a scaler, a
+    parameter, or another tensor of at most ``LARGEST`` bytes.
     """
     if isinstance(one, Module):
         for part in list(one.modules()):

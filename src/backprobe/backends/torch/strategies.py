@@ -1,5 +1,5 @@
-"""Four strategies for the gradients of captured values. They give equal gradients unless one of the last three is
-incorrect.
+"""Four strategies for the gradients of captured values. They give equal gradients. If one of the last three would not,
+it is refused.
 
 ``edges``: one ``autograd.grad`` over the gradient edges. ``retain_grad``: ``retain_grad`` on each value, then one
 ``backward``. ``hooks``: a hook on each value, then one ``backward``. ``separate``: one ``autograd.grad`` per value.
@@ -52,7 +52,8 @@ def differentiate(
 ) -> Backward:
     """Run backward with the strategy in ``options``.
 
-    Returns the outcome of each capture, and the order in which backward reaches the captures.
+    Returns the outcome of each capture, and the order in which backward reaches the captures. Raises StrategyRefused if
+    the strategy would be wrong here, and Unsupported if the graph has a reentrant checkpoint.
     """
     root = get_gradient_edge(output)
     _refuse_reentrant(output)
@@ -109,8 +110,8 @@ def with_leaves(
     reached: Sequence[Node],
     spared: Set[int] = frozenset(),
 ) -> dict[int, Outcome]:
-    """Add facts to each missing outcome: whether backward from ``reached`` reached all leaves from which the value was
-    computed, and which functions returned None on the path to the value.
+    """Add facts to the outcomes of values that are not connected: whether backward from ``reached`` reached all leaves
+    from which the value was computed, and which custom functions returned None on the paths to the value.
 
     Leaves that were frozen after use do not count. Neither do leaves whose ids are in ``spared``.
     """
@@ -131,7 +132,7 @@ def with_leaves(
 
 
 def _silent(captures: Sequence[Capture], outcomes: Mapping[int, Outcome], givers: Givers) -> dict[int, Outcome]:
-    # Return the outcomes of values that lack a gradient because a custom backward returned None.
+    # Return the outcomes of values that lack a gradient because a custom backward returned None, by position.
     found: dict[int, Outcome] = {}
     for at, one in outcomes.items():
         edge = captures[at].edge or gradient_edge(captures[at].tensor) if one.why is NO_PATH else None

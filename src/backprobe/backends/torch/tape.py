@@ -74,9 +74,9 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
         self.hooked: Hooked = {}
         self.changed: dict[Key, None] = {}  # by edge: gradients that ``TorchReplaces`` has changed
         self.passing = NOTHING_PASSED  # the backward passes that the program runs in a block
-        self.updates: Updates | None = None  # set while a block is open, if ``nonfinite``
-        # All hooks in the program's graph. Each hook has two items: the dictionary that holds the hook, and the hook's
-        # key.
+        self.updates: Updates | None = None  # set while a block is open, with the options ``nonfinite`` and ``updates``
+        # The hooks that the tape removes at the end. Each hook has two items: the dictionary that holds the hook, and
+        # the hook's key.
         self.hooks: list[Any] = []
 
     def quiet(self) -> AbstractContextManager[Any]:

@@ -127,7 +127,7 @@ def is_plain(value: Any) -> bool:
 
 
 def is_there(tensor: Tensor) -> bool:
-    """Does the tensor's storage contain all bytes of the tensor?
+    """Does the tensor's storage contain all bytes of the tensor? True for tensors that are not strided.
 
     A program may free them (``resize_(0)``), and reading them would crash.
     """
@@ -150,8 +150,8 @@ def grad_of(tensor: Tensor) -> Tensor | None:
 
 
 def is_zero(tensor: Tensor) -> bool:
-    """Is the tensor known to be 0 everywhere? False if several processes hold parts of it, or if a mode would observe
-    the check.
+    """Is the tensor known to be 0 everywhere? False if it is not an ordinary dense tensor, for example because several
+    processes hold parts of it, or if a mode would observe the check.
     """
     if not is_plain(tensor):
         return False
@@ -324,7 +324,7 @@ def _flat(storage: torch.UntypedStorage, device: torch.device) -> Tensor:
 def encode(tensor: Tensor, blobs: dict[str, Any], seen: dict[Any, str]) -> dict[str, Any]:
     """Describe a tensor as plain data, and add its memory to ``blobs``. Tensors that share memory add it once.
 
-    Raises NotSaved for a tensor that has no bytes of its own, or whose numbers alone do not determine it.
+    Raises NotSaved for a meta, quantized or nested tensor, and for one in a special layout, such as that of MKL-DNN.
     """
     tensor = here(tensor)
     dtype = _text(tensor.dtype)
@@ -378,7 +378,9 @@ def _compressed_parts(tensor: Tensor) -> dict[str, Tensor]:
 
 
 def decode(layout: Mapping[str, Any], blobs: Mapping[str, Any]) -> Tensor:
-    """Return the tensor that ``encode`` described, on the CPU. Tensors that shared memory share memory again."""
+    """Return the tensor that ``encode`` described, on the CPU. Tensors that shared memory share memory again. Raises
+    ValueError for an unknown dtype or layout.
+    """
     dtype = getattr(torch, layout["dtype"], None)
     if not isinstance(dtype, torch.dtype):
         raise ValueError(f"a dtype {layout['dtype']!r}")

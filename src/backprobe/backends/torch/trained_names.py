@@ -110,7 +110,7 @@ class TrainedNames:
         """Return the name of a parameter.
 
         If no model holds the parameter, this is the name of a variable or of an item of a dict, its name in a
-        functional call, or its place in its optimizer.
+        functional call, or its place in its optimizer. If it has none of these, this is a text with its shape.
         """
         known = self.owners.get(id(parameter))
         if known is not None:
@@ -140,7 +140,7 @@ class TrainedNames:
         )
 
     def owner(self, parameter: Tensor) -> Module | None:
-        """Return the module that holds the parameter, or that ran with it instead of its own parameter."""
+        """Return the module that holds the parameter, or that ran with it instead of its own; None if there is none."""
         known, called = self.owners.get(id(parameter)), self._called_with(parameter)
         return known[1] if known is not None else called.module if called is not None else None
 
@@ -157,7 +157,9 @@ class TrainedNames:
         return self.modules[id(module)][2]
 
     def held_by(self, parameter: Tensor, optimizers: Iterable[Optimizer]) -> str:
-        """Return the optimizer that owns a parameter: its class, and the program's name for it."""
+        """Return the first of these optimizers that owns a parameter: its class and, if known, the program's name for
+        it. "" if none owns it.
+        """
         for one in optimizers:
             if any(own is parameter for own in parameters(one)):
                 names = [name for name, held in self.variables if held is one]
@@ -166,7 +168,9 @@ class TrainedNames:
 
 
 def inside(name: str, value: Any, depth: int = 0) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors in a container, and the parameters of modules in it, with their names."""
+    """Yield the tensors in a value, and the parameters of modules in it, with their names. Lists, tuples and dicts are
+    opened three levels deep.
+    """
     if isinstance(value, Tensor):
         yield name, value
     elif isinstance(value, Module):

@@ -57,13 +57,13 @@ class Reached:
 
     @cached_property
     def leaves(self) -> dict[int, Tensor]:
-        """The leaves that were reached, by id."""
+        """The leaves that calls without ``inputs=`` reached, by id."""
         nodes = graph.all_nodes(node for call in self.calls if not call.is_limited for node in call.nodes)
         return {id(leaf): leaf for leaf in graph.leaves(nodes)}
 
     @cached_property
     def sure(self) -> set[int]:
-        """The ids of the leaves that some path reaches without passing through a custom backward."""
+        """The ids of those leaves to which some path has no custom backward."""
         roots = [node for call in self.calls if not call.is_limited for node in call.nodes]
         nodes = graph.walked(roots, lambda node: not isinstance(node, BackwardCFunction))
         return {id(leaf) for leaf in graph.leaves(nodes)}
@@ -91,8 +91,8 @@ class Census:
     """Observes the optimizers that step while a block is open, and the gradients that they find in ``.grad``."""
 
     def __init__(self, passing: Passing | None = None, reads: NoneReads | None = None) -> None:
-        self.passing = passing  # the calls of ``backward()`` so far
-        self.reads = reads  # what the program did to gradients in between
+        self.passing = passing  # the backward passes of the block so far
+        self.reads = reads  # the reads of ``.grad`` that gave None, and the statements that cleared gradients
         self.runs = ModuleRuns()
         self.is_uncompiled = False
         self.stepped: dict[Optimizer, Source | None] = {}  # by optimizer: the line of its first step
@@ -151,11 +151,12 @@ class Census:
         return one in self.filled or id(one) in self.empty or not (one.is_leaf and one.requires_grad)
 
     def zeros(self, calls: Sequence[BackwardCall]) -> Sequence[Reason]:
-        """Return notes on gradients that are 0 everywhere: on those of all parameters, and on those that passed through
-        custom backwards of the program. Also return notes on unrecorded calls in a custom backward.
+        """Return a note if the gradients of all parameters are 0, notes on gradients that are 0 behind custom backwards
+        of the program, and notes on the functions that custom backwards call unrecorded.
 
-        The gradients are those at the optimizers' steps. If no optimizer stepped, they are the current ones, except
-        gradients that something has written to since the engine made them.
+        For the first note, the gradients are those at the optimizers' steps. If no optimizer stepped, they are the
+        current ones; then it is not given if one of them was written to since the engine made it. The other notes are
+        on the current gradients.
         """
         for one in () if self.stepped or self.has_moving else self.runs.held.values():
             tensor = one.tensor()
@@ -384,7 +385,7 @@ def _carriers(
 
 
 def _leading(root: Any, wanted: set[int], known: dict[Any, frozenset[int]]) -> frozenset[int]:
-    # Return the wanted leaves to which a node leads.
+    # Return the ids of the wanted leaves to which a node leads.
     pending = [root]
     while pending:
         node = pending[-1]

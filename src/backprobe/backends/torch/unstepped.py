@@ -30,7 +30,8 @@ def unstepped(names: TrainedNames, leaves: Mapping[int, Tensor], stepped: Collec
     """Return the parameters that got gradients in this block and in an earlier one, and that nothing has stepped.
 
     ``leaves`` are all leaves that got gradients. Nothing is returned if the optimizers train no parameter of a module,
-    as when they train an input. Modules in evaluation mode are left out. In both cases a model is used as it is.
+    as when they train an input. Parameters of modules in evaluation mode, those with hooks, which may step them, and
+    those with a gradient of 0 are left out.
     """
     held = held_by(stepped)
     if not any(at in names.owners for at in leaves.keys() & held):
@@ -47,7 +48,8 @@ def unstepped(names: TrainedNames, leaves: Mapping[int, Tensor], stepped: Collec
 
 
 def _may_be_meant(one: Tensor, names: TrainedNames) -> bool:
-    # Is the tensor a parameter of a module in training mode, and has the program set no hook on it, which may step it?
+    # Is the tensor a parameter of a module in training mode, without a hook of the program, which may step it, and with
+    # a gradient that is not known to be 0?
     owner, gradient = names.owners.get(id(one)), grad_of(one)
     if owner is None or not owner[1].training or one._backward_hooks or one._post_accumulate_grad_hooks:
         return False

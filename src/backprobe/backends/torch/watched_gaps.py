@@ -1,4 +1,4 @@
-"""Names without a row in a step that had a backward pass, and the reasons."""
+"""Names without a row in a measured step, and the reasons."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class WatchedGaps:
     def _never(
         self, heard: Mapping[Module, Any], names: Mapping[Tensor, str], wants: Callable[[str], bool]
     ) -> Iterator[Key]:
-        # Yield the names that were selected and have had no row so far.
+        # Yield the selected outputs and gradients of parameters that have had no row so far.
         kinds = self._kinds()
         for module, one in heard.items():
             if not one.places and type(module).forward is not NO_FORWARD and wants(one.path):

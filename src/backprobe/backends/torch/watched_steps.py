@@ -144,7 +144,7 @@ class OptimizerSteps:
     # Methods for parameters.
 
     def measure_gradients(self, tensors: Any, kind: str, *, factor: float = 1.0, replaces: bool = False) -> None:
-        """Measure the ``.grad`` of these parameters."""
+        """Measure the ``.grad`` of these parameters, where there is one, if gradients are watched."""
         if not self.options.gradients:
             return
         with quiet(), torch.no_grad():
@@ -208,7 +208,7 @@ def _found_overflow(optimizer: Optimizer) -> bool:
 
 def without_wrapper(options: WatchOptions, asked: str) -> WatchOptions:
     """Return the options with the original optimizers and scaler, if another library has wrapped them, as Accelerate
-    does.
+    does. Raises BadOption if a wrapper does not hold exactly one optimizer.
 
     A wrapper whose ``__init__`` did not call ``Optimizer.__init__`` has no hooks, or hooks that never run.
     """
@@ -241,8 +241,8 @@ def _only_inside(wrapper: Optimizer, asked: str) -> Optimizer:
 
 
 def refuse_others(options: WatchOptions, asked: str) -> None:
-    """Raise BadOption for objects that are not optimizers or scalers, and for options that need an optimizer if there
-    is none.
+    """Raise BadOption for an optimizer that is given twice, for objects that are not optimizers or scalers, and for
+    options that need an optimizer if there is none.
     """
     if len({*map(id, options.optimizers)}) < len(options.optimizers):
         raise BadOption(

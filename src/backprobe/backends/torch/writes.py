@@ -1,6 +1,7 @@
 """Writes into tensors that have names: the tensors that a call will write to, and the effect of a write on captures.
 
-A value is copied just before a write that is observed. Other writes are found by comparing contents.
+A value is copied just before a write that is observed. It is also copied when the program gets a way to write to it
+unobserved, such as a NumPy array on its memory. Such writes are found by comparing the value with its copy.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ CALL, TENSOR = torch.nn.Module.__call__, attrgetter("tensor")
 class TorchWrites(Versions, Writes):
     """Implements ``Writes`` for PyTorch, and finds the tensors that calls write to."""
 
-    refused: Sequence[models.Refusal] = models.WRAPPERS  # modules that cannot be called in a program
+    refused: Sequence[models.Refusal] = models.WRAPPERS  # kinds of modules that a probed program must not call
 
     def __init__(self) -> None:
         self.modules: dict[torch.nn.Module, Effect] = {}  # the effect of calling each module and its submodules
@@ -129,8 +130,9 @@ class TorchWrites(Versions, Writes):
         self.has_found = True
 
     def overwritten(self) -> Sequence[Capture]:
-        """Return the captures that an unobserved write has changed. Only captures that the running statement has
-        exposed are examined. The others are examined at the end of the program.
+        """Return the captures that were found since the last call to be changed by a write that autograd did not see.
+        Of the exposed captures, only those that the running statement has exposed are examined now. The others are
+        examined at the end of the program.
         """
         self.look_at_exposed()
         if self.together and torch.is_grad_enabled():

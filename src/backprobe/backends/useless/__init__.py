@@ -22,7 +22,9 @@ or its contributions cancel.
 """
 
 NOT_SENT, HOOKED = "zero_not_sent", "zero_hooked"
-"""Codes for parameters: an operation sends exactly 0 whatever it is given, or a hook of the program returns 0."""
+"""Codes for parameters: an operation passes on exactly 0 whatever gradient it receives, or a hook of the program
+returns 0.
+"""
 
 STALE, UNDONE, UNUSED_UPDATE = "stale_copy", "step_undone", "update_unused"
 """Codes for parameters that change, or should: a copy with old numbers is used, each step is undone before anything has
@@ -154,7 +156,8 @@ def found_again(before: Mapping[str, End], now: Mapping[str, End]) -> list[Note]
 
 
 def once(now: Mapping[str, End]) -> list[Note]:
-    """Return the notes on parameters whose gradients vanish in the only gradient that was examined.
+    """Return the notes on parameters whose gradients vanish in the only gradient that was examined, other than by
+    cancelling.
 
     >>> [note.fields["iterations"] for note in once({"w": End(FLAT, "clip", 1)})]
     ['1']

@@ -16,8 +16,8 @@ magnitude and sign.
 
 
 def is_constant(make: Callable[[Sequence[Any]], Any], shapes: Sequence[Sequence[int]], unit: float = 0.0) -> bool:
-    """Is the result of an operation always the same? ``make`` takes arrays of these shapes, and returns an array of a
-    dtype with this unit of rounding.
+    """Is the result of an operation the same for all inputs that are tried? ``make`` takes arrays of these shapes, and
+    returns an array of a dtype with this unit of rounding.
 
     >>> is_constant(lambda given: given[0] / given[0].sum(-1, keepdims=True), [(4, 1)])
     True
@@ -35,7 +35,7 @@ def _is_same(one: Any, other: Any, unit: float) -> bool:
 
 
 def _numbers(shape: Sequence[int], at: int, place: int) -> Any:
-    # Return numbers from a thousandth to ten thousand, of both signs, because an operation may be flat only in some
+    # Return numbers of both signs with magnitudes from 0.001 to 20,000, because an operation may be flat only in some
     # ranges.
     count = int(numpy.prod(shape))
     step = (numpy.arange(count) + at * (2 * place + 1)) % TRIED

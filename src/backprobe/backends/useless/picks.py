@@ -153,7 +153,7 @@ class Picks(ABC, Generic[Operation]):
 
 
 def is_unnormalised(x: Any, far: float) -> bool:
-    """Are the rows neither log-probabilities nor probabilities?"""
+    """Are all numbers finite, and hardly any of the rows log-probabilities or probabilities?"""
     largest = x.max(-1, keepdims=True)
     sums = largest[..., 0] + numpy.log(numpy.exp(x - largest).sum(-1))
     is_any = (abs(sums) <= 10 * far) | ((x >= 0).all(-1) & (abs(x.sum(-1) - 1) <= 10 * far))

@@ -20,7 +20,7 @@ from backprobe.record.reasons import Note
 from backprobe.record.source import Source
 
 FAINT = 1e-3
-"""Only an operation that passes on at most this share of the received gradient is tested with other numbers."""
+"""An operation that passes on at most this share of the received gradient is tested with other numbers."""
 ROUNDING = 64
 """Contributions cancel if their sum is at most this many units of rounding times the sum of their norms.
 

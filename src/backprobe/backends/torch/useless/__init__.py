@@ -99,7 +99,7 @@ class TorchUselessGradients(UselessGradients):
             self._begin()
 
     def of_call(self, call: RepeatedCall) -> Sequence[Note]:
-        """Run this call, and return notes on its useless gradients."""
+        """Make this call once or twice, and return notes on its useless gradients."""
         found: Sequence[Note] = ()
         self.operations.keeps_pointwise = True
         try:
@@ -138,7 +138,7 @@ class TorchUselessGradients(UselessGradients):
         return found
 
     def _of_operations(self, numbers: Collection[int]) -> Iterator[Note]:
-        # Yield notes on operations that the loss depends on.
+        # Yield notes on operations that the loss depends on, and on results that were dropped.
         seen, line = self.operations, self.operations.line
         for one in seen.shapes.found:
             if one.number in numbers and one.is_accident:

@@ -17,8 +17,8 @@ PLAIN = (int, float, bool, str, type(None), torch.dtype, torch.device)
 
 
 class Applied:
-    """A function that was called, with its arguments except tensors. No tensor is kept alive. If it is not known how to
-    call the function again, no argument is kept either.
+    """A function that was called, with its arguments except tensors. No tensor is kept alive. If ``is_known`` is False,
+    the function will not be called again, and no argument is kept.
     """
 
     def __init__(self, function: Any, args: Sequence[Any], given: Sequence[Tensor], made: Tensor) -> None:
@@ -51,11 +51,14 @@ class Applied:
         )
 
     def is_constant(self) -> bool:
-        """Does the operation return the same result for any numbers in its tensors?"""
+        """Does the operation return the same result for any numbers in its tensors? Some numbers are tried. False if it
+        cannot be called again.
+        """
         return self.is_known and self._is_same(self._make, [shape for shape, _, _ in self.kinds])
 
     def is_constant_in(self, nth: int) -> bool:
-        """Does the operation return the same result for any numbers in its ``nth`` tensor?
+        """Does the operation return the same result for any numbers in its ``nth`` tensor? Some numbers are tried.
+        False if it cannot be called again.
 
         An example is a normalization over a single element. The test runs in double precision. In single precision, a
         rounding error would remain after the mean is subtracted, and the operation may multiply this error by a large

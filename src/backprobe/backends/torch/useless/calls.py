@@ -55,7 +55,7 @@ class CallLeaves:
         return {name: self._argument(name, one) for name, one in self.call.arguments().items()}
 
     def of(self, leaf: Tensor) -> str:
-        """Return the program's name for a leaf."""
+        """Return the program's name for a leaf, or a text with its shape if it has none."""
         return self.names.get(id(leaf), f"a parameter of shape {tuple(leaf.shape)}")
 
     def _argument(self, name: str, value: Any) -> Any:
@@ -83,7 +83,8 @@ class CallLeaves:
 
 
 def _parameters(target: Any) -> Iterator[tuple[str, Tensor]]:
-    # Yield the parameters of a model, or of the models that a function uses, named as in a recording.
+    # Yield the parameters of a model, or of the models that a function uses, and other leaves that the function uses,
+    # named as in a recording.
     if isinstance(target, Module):
         yield from ((".".join(map(quote, path.split("."))), one) for path, one in target.named_parameters())
         return

@@ -48,7 +48,7 @@ def _near(tensor: Tensor) -> float:
 
 def _normalised(given: Tensor, made: Tensor) -> str:
     # Return "softmax" or "log-softmax" if this function was applied along a dimension along which the input is a
-    # distribution.
+    # distribution, else "".
     far = _near(given)
     x = given.detach().double()
     if bool((x < 0).any()) or bool((x > 1 + far).any()):

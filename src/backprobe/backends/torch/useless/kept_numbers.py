@@ -1,8 +1,8 @@
 """Parameters that keep their numbers although the program computes new ones, and copies that keep old numbers.
 
-The numbers of each leaf are compared where backward passes begin. In between, operations are observed that read or
-write a leaf, and those that compute from gradients. The operations of an optimizer's step are not: what it changed is
-compared once it is over.
+When a backward pass begins, samples of the leaves' numbers are compared with those from earlier passes. In between,
+operations are observed that read or write a leaf, and those that compute from gradients. The operations of an
+optimizer's step are not observed: what it changed is compared once it is over.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from backprobe.record.source import Source
 MOST = 2_000
 """The most leaves whose numbers are compared."""
 ALIKE = 1e-3
-"""An update is a multiple of what it adds, if no more than this share of its norm is left."""
+"""An update counts as a multiple of a tensor if at most this share of its norm remains once the multiple is removed."""
 
 OWN = __name__.partition(".")[0]
 
@@ -47,19 +47,20 @@ class LeafNumbers:
     leaf: ref[Tensor]
     numbers: Numbers
     passes: int  # the number of the last pass that reached it
-    mark: int = 0  # how many nodes there were when that pass began
-    changed: int = 0  # and when an optimizer changed it since, or else the same
-    moved: bool = False  # has an optimizer changed it since?
-    is_read: bool = False  # has an operation read it, after the optimizer and before it was written again?
-    written: Line = None  # the line that wrote it last, after the optimizer
+    mark: int = 0  # the count of nodes when that pass began
+    # the count of nodes after the latest step of an optimizer that wrote the leaf; equals ``mark`` if there was none
+    changed: int = 0
+    moved: bool = False  # did that step change its numbers?
+    is_read: bool = False  # has an operation read it after that step, and before it was written again?
+    written: Line = None  # the line that wrote it last after that step
 
 
 @dataclass(eq=False)
 class UnusedUpdate:
-    """A new value for a leaf, computed from the leaf and its gradient, and not written into it."""
+    """A new value for a leaf that the program computed from the leaf and gradients, in another tensor."""
 
     held: LeafNumbers
-    numbers: Numbers  # those of the leaf
+    numbers: Numbers  # the leaf's numbers then
     result: ref[Tensor]
     at: Line
     passes: int
@@ -68,7 +69,9 @@ class UnusedUpdate:
 
 @dataclass(frozen=True, eq=False)
 class Stale:
-    """The node of a copy that was made before the leaf was changed. ``is_cast`` says that autocast made and kept it."""
+    """A copy that was made before the leaf was changed, by the number of the copy's node. ``is_cast`` says that
+    autocast made and kept the copy.
+    """
 
     leaf: Tensor
     number: int
@@ -77,12 +80,12 @@ class Stale:
 
 @dataclass(eq=False)
 class Made:
-    """What was observed of the operations that made nodes, by the numbers of the nodes."""
+    """Facts about the operations that made nodes, by the numbers of the nodes."""
 
-    aliases: set[int] = field(default_factory=set)  # their results are views of operands
-    copies: set[int] = field(default_factory=set)  # their results have memory of their own
-    casts: set[int] = field(default_factory=set)  # their results have another dtype
-    calls: dict[int, tuple[Any, int]] = field(default_factory=dict)  # the instructions that ran them
+    aliases: set[int] = field(default_factory=set)  # operations whose result shares memory with an operand
+    copies: set[int] = field(default_factory=set)  # operations whose result has memory of its own
+    casts: set[int] = field(default_factory=set)  # operations whose result has another dtype than the first operand
+    calls: dict[int, tuple[Any, int]] = field(default_factory=dict)  # the instruction that ran each operation
 
 
 class KeptNumbers:
@@ -93,11 +96,11 @@ class KeptNumbers:
         self.places: dict[int, LeafNumbers] = {}  # the same, by the address of their numbers
         self.from_gradients: dict[int, ref[Tensor]] = {}
         self.updates: list[UnusedUpdate] = []
-        self.results: dict[int, UnusedUpdate] = {}  # the last of them, by the id of their result
+        self.results: dict[int, UnusedUpdate] = {}  # the same updates, by the id of their result
         self.stale: dict[int, Stale] = {}
         self.undone: dict[int, tuple[Tensor, Line]] = {}
         self.made = Made()
-        self.passes = 0  # how many began
+        self.passes = 0  # how many passes have begun
         self.has_gradients = True  # are those of the last pass in ``from_gradients``?
 
     def begins(self, roots: Sequence[Node], leaves: Iterable[Tensor]) -> None:
@@ -173,7 +176,7 @@ class KeptNumbers:
             update.is_read = True
 
     def _at(self, tensor: Tensor) -> LeafNumbers | None:
-        # Return the leaf whose numbers begin where those of a tensor do, as of ``leaf.data``.
+        # Return the leaf, if any, whose numbers begin at the same address as those of a tensor, such as ``leaf.data``.
         known = self.places.get(tensor.data_ptr())
         return known if known is not None and known.leaf() is not None else None
 
@@ -195,7 +198,7 @@ class KeptNumbers:
     def _look_for_update(
         self, touched: Sequence[LeafNumbers], given: Sequence[Tensor], result: Tensor, calling: FrameType
     ) -> None:
-        # Note a result that is the leaf and a multiple of something that was computed from its gradient.
+        # Note a result that is a leaf plus a multiple of a gradient, or of a tensor that was computed from gradients.
         others = [one for one in given if self._is_from_gradients(one)]
         if len(touched) != 1 or len(given) != 2 or len(others) != 1 or not is_plain(result):
             return
@@ -209,9 +212,11 @@ class KeptNumbers:
                 self.results[id(result)] = one
 
     def node(self, number: int, given: Sequence[Tensor], made: Tensor, calling: FrameType) -> None:
-        """Note how the operation that made a node got the memory of its result."""
+        """Note of the operation that made a node: which instruction ran it, whether its result shares memory with an
+        operand, and whether the result has another dtype.
+        """
         if number in self.made.aliases or number in self.made.copies:
-            return  # an operation without a node, after the one that made it
+            return  # this operation made no node: the last node is that of an earlier operation
         storages = {one.untyped_storage().data_ptr() for one in given}
         (self.made.aliases if made.untyped_storage().data_ptr() in storages else self.made.copies).add(number)
         self.made.calls[number] = calling.f_code, calling.f_lasti
@@ -219,8 +224,8 @@ class KeptNumbers:
             self.made.casts.add(number)
 
     def _stale(self, roots: Sequence[Node], changed: Collection[int]) -> Iterator[Stale]:
-        # Yield the copies of changed leaves that were made before the last pass that reached the leaf, and that nodes
-        # use which were made after the change.
+        # Yield the old copies of changed leaves. Such a copy was made before the last pass that reached its leaf, and a
+        # node that was made after the change uses it.
         for user in graph.all_nodes(roots):
             for copy, _ in user.next_functions if user.name() != LEAF else ():
                 if copy is not None and copy.name() != LEAF and copy._sequence_nr() in self.made.copies:
@@ -231,13 +236,13 @@ class KeptNumbers:
         for leaf in graph.leaves([after for after, _ in copy.next_functions if after is not None]):
             known = self._known(leaf)
             if known is not None and id(leaf) in changed and number < known.mark <= known.changed <= used:
-                # one call made the copy and uses it again without making it: autocast has kept it in between
+                # the instruction that made the copy now uses it without making it again: autocast has kept the copy
                 is_kept = made.calls.get(number) == made.calls.get(used, ())
                 yield Stale(leaf, number, is_kept and number in made.casts)
 
     def unused_updates(self) -> list[tuple[Tensor, Line]]:
-        """Return the leaves that a later pass found with the numbers of before, although the program had computed
-        others for them, with the lines that computed these.
+        """Return the leaves for which the program computed new numbers that nothing has read, and whose own numbers
+        were still the old ones in a later pass. Each comes with the line that computed the new numbers.
         """
         found = {}
         for one in self.updates:

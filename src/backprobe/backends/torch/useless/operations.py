@@ -28,11 +28,13 @@ from backprobe.backends.user_lines import source_at, users_frames
 from backprobe.record.source import Source
 
 MOST = 200_000
-"""The most nodes for which lines are stored."""
+"""If lines are stored for more nodes than this, they are forgotten when an iteration begins."""
 
 
 class Operations(DispatchMode):  # type: ignore[no-untyped-call]  # it has no types
-    """Examines each operation that keeps a history when it runs, without changing anything."""
+    """Examines operations when they run, without changing what they compute. Operations inside backward passes, steps
+    of optimizers and transforms are not examined.
+    """
 
     supports_higher_order_operators = True  # without this, PyTorch raises an error at ``torch.cond`` and the like
 
@@ -85,7 +87,7 @@ class Operations(DispatchMode):  # type: ignore[no-untyped-call]  # it has no ty
                 self.numbers.look(function, given, result, sys._getframe(1))
             if torch.is_grad_enabled():
                 self._look(function, args, kwargs, given, result)
-        except Exception as error:  # noqa: BLE001  # the program goes on, and no more is said of it
+        except Exception as error:  # noqa: BLE001  # the program continues, and nothing more of it is examined
             self.failed, self.is_paused = error, True
         return result
 
@@ -133,11 +135,11 @@ class Operations(DispatchMode):  # type: ignore[no-untyped-call]  # it has no ty
         if self.failed is None:
             try:
                 look()
-            except Exception as error:  # noqa: BLE001  # the program goes on, and no more is said of it
+            except Exception as error:  # noqa: BLE001  # the program continues, and nothing more of it is examined
                 self.failed, self.is_paused = error, True
 
     def line(self, number: int) -> Source | None:
-        """Return the line of the program that created a node."""
+        """Return the line of the program that created a node, or None if it is not known."""
         known = self.lines.get(number)
         return None if known is None else source_at(*known)
 
@@ -181,7 +183,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _with_tensors(function: Any, args: Sequence[Any]) -> list[Any]:
-    # Return the arguments. Numbers are replaced by tensors if the operation takes only tensors.
+    # Return the arguments. A number is replaced by a tensor where the operation takes only a tensor.
     #
     # PyTorch passes to a mode the number from which a tensor was made, but the operation may not accept this number.
     kinds = [one.type.kind() for one in function._schema.arguments]

@@ -148,7 +148,7 @@ class ObservedPass(Ways[Key, Node]):
     is_spoiled = False
 
     def faint(self) -> Faint:
-        """Return the nodes that are to be tried with random numbers in the next iteration."""
+        """Return the nodes that are to be tried with random numbers in the next iteration, unless they are custom."""
         known = [((at, node.name()), self.seen[node]) for at, node in enumerate(self.nodes) if node in self.seen]
         return Faint({place for place, seen in known if seen.faint}, {place for place, seen in known if seen.empty})
 
@@ -225,7 +225,8 @@ class ObservedPass(Ways[Key, Node]):
 
     @cached_property
     def silenced(self) -> set[Key]:
-        # Asked when the pass is over. Where several gradients come to a leaf, their sum may also be exactly 0.
+        # The places at which a gradient of 0 arrived although the node before sent another. Read when the pass is over.
+        # Places to which several nodes send gradients do not count, because the sum may be exactly 0.
         uses = Counter(edge for node in self.nodes for edge in node.next_functions)
         sent = {
             (follower, place)
@@ -278,8 +279,8 @@ class ObservedPass(Ways[Key, Node]):
 
 
 def _factors(node: Node) -> Iterator[Tensor]:
-    # Yield the inputs that a node has saved. Its own result is left out, and so are tensors that a hook of the program
-    # would unpack.
+    # Yield the floating-point inputs that a node has saved. Its own result is left out, and so are tensors that a hook
+    # of the program would unpack.
     for one in saved_tensors.tensors(node):
         if one.grad_fn is not node and one.is_floating_point() and is_plain(one):
             yield one
@@ -358,7 +359,9 @@ class Passes:
         self.leaves.came(id(leaf), ref(leaf), largest, _unit(leaf))
 
     def found(self) -> dict[int, set[End]]:
-        """End the iteration. Return, by the id of each leaf, the places where its gradients vanished in every pass."""
+        """End the iteration. For each leaf whose gradient vanished in every pass that leads to it, return the places
+        where it vanished, by the leaf's id.
+        """
         for one in self.passes:
             one.stop()
         came = self.leaves.reached()

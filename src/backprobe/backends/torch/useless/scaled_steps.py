@@ -43,7 +43,8 @@ class ScaledSteps:
         self.listening = ExitStack()
         self.scales: list[float] = []  # of the calls of ``backward()`` since the last step; 1 without a scaler
         self.brought: dict[int, Tensor] = {}  # norms of gradients that carry a scale, by the ids of their leaves
-        self.unscaled: WeakKeyDictionary[Optimizer, bool] = WeakKeyDictionary()  # until they step
+        # the optimizers whose gradients a scaler has unscaled, until they step
+        self.unscaled: WeakKeyDictionary[Optimizer, bool] = WeakKeyDictionary()
         self.found: WeakKeyDictionary[Optimizer, tuple[float, Source | None]] = WeakKeyDictionary()
         self.others: WeakKeyDictionary[Optimizer, bool] = WeakKeyDictionary()  # optimizers with other steps
 

@@ -20,7 +20,7 @@ class KnownShape(NamedTuple):
     """A tensor, and what is known of how it got its shape."""
 
     tensor: ref[Tensor]
-    is_asked: bool  # did the program itself insert or keep dimensions of size 1?
+    is_asked: bool  # did the program itself insert or keep dimensions of size 1, or was a broadcast noted already?
     rank: int  # the number of dimensions before the tensor was expanded
     stretched: tuple[Stretched, ...] = ()  # broadcast operations from which the tensor is computed elementwise
 

@@ -1,5 +1,5 @@
-"""Steps of an optimizer that change almost nothing, for example because the learning rate is below the dtype's
-rounding.
+"""Steps of an optimizer that change little or nothing: because updates are lost in the dtype's rounding, because no
+parameter has a gradient other than 0, or because the learning rate is 0.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _is_same(held: tuple[Tensor, int, Tensor | None]) -> bool:
 
 
 def _rate(group: dict[str, Any]) -> float:
-    # Return the learning rate of a parameter group; 0 if it has none.
+    # Return the learning rate of a parameter group; 0 if it has no single one.
     rate = group.get("lr", 0.0)
     return float(rate) if isinstance(rate, int | float) or (isinstance(rate, Tensor) and rate.numel() == 1) else 0.0
 
