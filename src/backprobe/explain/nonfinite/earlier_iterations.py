@@ -22,7 +22,7 @@ from backprobe.record.names import strip
 class EarlierIterations:
     """Variables in which earlier iterations left NaN or Inf, each with its origin and numbers.
 
-    The losses of all earlier iterations are kept as well.
+    The losses of earlier iterations are kept as well.
     """
 
     def __init__(self) -> None:

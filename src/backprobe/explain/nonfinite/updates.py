@@ -50,7 +50,7 @@ def _each_line_once(births: Sequence[Finding], record: Record) -> tuple[list[Upd
 
 
 def spread(record: Record, births: Sequence[Finding]) -> Iterator[Finding]:
-    """Yield the updates with gradients that were not finite. They are consequences, not births."""
+    """Yield findings on the updates with gradients that were not finite, as consequences, unless they are births."""
     for found in map(_finding, filter(_came_with_gradient, record.updates)):
         if found not in births:
             yield replace(found, kind="propagated")
