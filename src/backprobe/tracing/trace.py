@@ -269,8 +269,8 @@ class Trace:
             self.events += (scope, word, said)
 
     def mentioned(self, scope: Scope, output: Any) -> None:
-        """Called when a module, which the running statement of a scope called, returns ``output``. The output may
-        already have a name.
+        """Called when a module, which the running statement of a scope called, returns ``output``. Only tensors in it
+        that have been captured are reported.
         """
         numbers, tape = self.versions.numbers, self.tape
         if type(output) in self.ordinary:
