@@ -20,7 +20,7 @@ from backprobe.record.entries import GradStatus, Record
 from backprobe.tracing.bridging import NamedBridges
 
 FEWEST = 3
-"""The number of other points at which the program must have run."""
+"""The smallest number of other points at which the program must have run."""
 
 
 class Flat:

@@ -50,7 +50,7 @@ class Runs:
 
     @cached_property
     def wide(self) -> Record | None:
-        """The record of the unchanged program, with every value that has a name or is an unnamed result."""
+        """The record of the unchanged program with all values, unnamed results included; None if it cannot be made."""
         return self(NamedBridges(), wide=True)
 
     def is_same(self, one: Entry | None, other: Entry | None) -> bool:

@@ -175,7 +175,7 @@ def edits_for(
     finding: Finding, formula: str, instead: str, names: Callable[[str], Mapping[str, Any]] = names_of
 ) -> Iterator[Edit]:
     """Edits that replace a formula: its occurrences at the line of a finding, or else its only occurrence
-    in the file.
+    in the file. There are none in a library, or if the replacement has a name that the file does not have.
     """
     source = finding.source
     if source is None or package(source.file) is not None:
