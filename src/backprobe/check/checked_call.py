@@ -140,7 +140,8 @@ class CheckedCall:
         return numpy.where(checked, _random(len(self.at_rest), self.random) * weights, 0.0)
 
     def _weights(self, found: Slope, checked: Any) -> Any:
-        # Weights under which all outputs change equally; 1 for outputs without measurable change.
+        # Weights under which outputs change about equally, within a range; at most 1 for outputs without measurable
+        # change.
         with numpy.errstate(all="ignore"):
             moves = checked & (abs(found.value) > TRUSTED * found.error)
             noise = abs(found.error / found.value)

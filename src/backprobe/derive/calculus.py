@@ -49,7 +49,8 @@ def derivative(tree: Tree, index: int) -> Tree:
 
 
 def _power(base: Any, exponent: Any) -> Any:
-    # Return a power. Raises Unwritten if sympy would compute a number with millions of digits.
+    # Return a power. Raises Unwritten if sympy would compute a number with millions of digits, and for constants that
+    # are not plain numbers.
     if not base.free_symbols and not exponent.free_symbols:
         if not (base.is_Number and exponent.is_Number):
             raise Unwritten("a power of constants that are not plain numbers")

@@ -18,7 +18,7 @@ from backprobe.record.entries import Entry
 from backprobe.record.graph import Graph
 from backprobe.record.names import split
 
-MOST_PATHS = 16  # the largest number of paths that are listed; more paths are only counted
+MOST_PATHS = 16  # if there are more paths than this, none is listed
 
 
 class Chain:

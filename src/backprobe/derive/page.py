@@ -41,7 +41,7 @@ class Page:
         self.result = number(single(chain.total)) if chain.scalars else self.shown(chain.total)
 
     def blocks(self, notes: Sequence[str]) -> list[list[FormulaRow | Tree]]:
-        """Return all rows of the derivation in blocks, with notes at the end."""
+        """Return the rows of the derivation in blocks, with notes at the end. Of a long block, the rest is counted."""
         shown = [f"note: {note}" for note in notes[:MOST_NOTES]]
         more = [f"note: and {len(notes) - MOST_NOTES} more"] if len(notes) > MOST_NOTES else []
         below: list[FormulaRow | Tree] = [*self.values(), *self.renamed(), *map(word, shown + more)]
