@@ -1,4 +1,4 @@
-"""The verb ``check``: check each call that a program makes, by comparing its derivative with finite differences."""
+"""The verb ``check``: check the calls that a program makes, by comparing derivatives with finite differences."""
 
 from __future__ import annotations
 

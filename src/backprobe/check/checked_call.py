@@ -74,7 +74,7 @@ class Uncheckable(Exception):
 
 
 class CheckedCall:
-    """One call that can be repeated with other values of its inputs."""
+    """One call that can be repeated with other values of its inputs. Raises Uncheckable if repeating it fails."""
 
     def __init__(self, operation: RecordedCall | GradientCall, seed: int = 0) -> None:
         self.operation = operation

@@ -1,4 +1,4 @@
-"""The listener of a program under check: it performs each call on behalf of the program, then checks it."""
+"""The listener of a program under check: it makes calls on behalf of the program, and checks them."""
 
 from __future__ import annotations
 

@@ -63,10 +63,11 @@ def derive(recording: Recording, name: str, of: str | None = None) -> Derivation
 class Derivation:
     """A derivative by the chain rule: ``text``, and ``latex`` as one environment for MathJax or LaTeX.
 
-    ``value`` is the recorded gradient. ``paths`` lists the names along each path, from the output to the value. It is
-    empty if there are too many paths, whose number is ``path_count``. ``steps`` are the formulas of the values on the
-    paths. ``notes`` say which formulas are replaced by recorded numbers, and why. ``agrees`` is True if every number
-    that could be checked, of each formula and of the whole sum, equals the recorded one.
+    ``value`` is the recorded gradient, or what the recorded partials give if ``of`` named another value. ``paths``
+    lists the names along each path, from the output to the value. It is empty if there are too many paths, whose number
+    is ``path_count``. ``steps`` are the formulas or expressions of the values on the paths. ``notes`` say which
+    formulas are replaced by recorded numbers, and why. ``agrees`` is True if every number that could be checked, of
+    each formula and of the whole sum, equals the recorded one.
 
     >>> import torch, backprobe as bp
     >>> derivation = bp.derive(bp.probe(lambda x: x * x, partials=True)(torch.tensor(3.0)), "x")

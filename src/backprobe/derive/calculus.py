@@ -1,4 +1,4 @@
-"""Derivatives of formulas by sympy. Only this module imports sympy, and it is imported only when needed.
+"""Derivatives of formulas by sympy. Only this module uses sympy, and it is imported only when needed.
 
 Formulas are converted to sympy objects and back as trees, never as text, because sympy executes code from text.
 """

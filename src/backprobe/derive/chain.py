@@ -56,7 +56,7 @@ class Chain:
         self.agrees = adds_up and all(factor.agrees for factor in self.factors.values())
 
     def _seed(self) -> float | None:
-        # The gradient of the output itself; None if it has several elements.
+        # The gradient of the output itself; None if it has several elements or is complex.
         if not self.recorded:
             return 1.0
         try:

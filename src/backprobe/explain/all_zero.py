@@ -1,4 +1,4 @@
-"""Findings about gradients that are exactly 0: all of a training, or some that no path of operations lets through."""
+"""Findings about gradients that are exactly 0: all of a training, or single ones that no path lets through."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def _loading(line: Source, name: str, loading: Sequence[str]) -> Source | None:
 
 
 def lines_below(line: Source) -> Iterator[Source]:
-    """Yield the lines below a given one, up to the next function or class outside of its block, fewer than ``MOST``.
+    """Yield fewer than ``MOST`` lines below a given one, up to the next function or class outside of its block.
 
     Yields none if that line of the file no longer has its text.
     """

@@ -98,7 +98,8 @@ def _text(read: _Read) -> str:
 
 
 def _read(flow: Dataflow, one: NoneRead) -> _Read:
-    # The read. Its code becomes more special if the source line shows that the name is not bound to a leaf.
+    # The read. Its code becomes more special if the recording shows how its name came to hold the tensor: by an
+    # expression that makes an unnamed leaf, or in place of a leaf.
     code, entry = str(one.why), None if one.at is None else flow.entries[one.at]
     if entry is None or one.at is None:
         return _Read(one, code, entry)

@@ -52,8 +52,8 @@ def tried_on_births(
 class Cure:
     """The success of a trial: no NaN or Inf is born at the line any more. ``said`` is a sentence about it.
 
-    ``is_whole`` is True if all outputs and gradients are finite. ``is_equal`` is True if some of them were finite
-    before, and did not change.
+    ``is_whole`` is True if all compared outputs and gradients are finite. ``is_equal`` is True if some of their numbers
+    were finite before, and none of these changed.
     """
 
     said: str

@@ -85,9 +85,9 @@ def with_uses(record: Record, code: ModuleCode) -> Record:
 
 
 def _used_directly(record: Record) -> Record:
-    # Return the record. A module that was not called counts as used directly if a gradient arrived at one of its own
-    # parameters, unless another module that holds this parameter was called. So do the modules around it that were not
-    # called.
+    # Return the record, in which modules that were used without being called are marked as used directly. A module was
+    # used if a gradient arrived at one of its own parameters, unless another module that holds the parameter was
+    # called. The modules around it that were not called are marked, too.
     idle = {
         strip(split(full)[0]): at
         for full, at in record.names.items()

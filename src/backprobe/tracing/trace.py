@@ -56,7 +56,7 @@ S = TypeVar("S", bound=Scope)
 
 
 class Trace:
-    """The trace of one recording. It collects everything that was observed."""
+    """The trace of one recording: its log, its captures, the reader of the log, and notes on what was not observed."""
 
     def __init__(
         self,

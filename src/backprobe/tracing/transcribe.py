@@ -32,7 +32,9 @@ class FinishedRun:
     schema: Schema
     backend: Backend
     passes: Sequence[Backward]
-    """The results of backward: one for each output. Their positions are those of the schema's captures."""
+    """The results of backward: one for each output, or for each backward pass that the program itself ran. Their
+    positions are those of the schema's captures.
+    """
 
     plain: Sequence[Any]
     notes: tuple[Note, ...]

@@ -142,8 +142,8 @@ class BackwardPass:
         return is_pole(self.reasons.why(birth).mechanism)
 
     def _multiplies_by_inf(self, owner: int, at: int) -> bool:
-        # Does the backward of ``owner`` multiply the gradient by NaN or Inf, in a product wherever the new gradient is
-        # bad? An exponential multiplies by its result, and a product by the other factor.
+        # Does the backward of ``owner`` multiply the gradient by NaN or Inf? An exponential multiplies by its result.
+        # In a product, the other factor must be NaN or Inf wherever the new gradient is.
         computed, operands = self.reasons.computation(owner, at), self.known.term(owner).args
         nth = next((nth for nth, one in enumerate(operands) if one.at == at), None)
         if nth is None or computed.term.op not in ("mul", *mechanism.EXPONENTIALS):

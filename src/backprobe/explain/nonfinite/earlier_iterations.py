@@ -35,7 +35,7 @@ class EarlierIterations:
             self._losses.setdefault(name, []).extend(numbers)
 
     def keep(self, record: Record) -> None:
-        """Keep the variables and losses of an iteration in which NaN or Inf reached no output."""
+        """Keep the losses of an iteration in which NaN or Inf reached no output, and the variables with NaN or Inf."""
         self.keep_losses(record)
         known = _evidence(record)
         forward = ForwardPass(known)

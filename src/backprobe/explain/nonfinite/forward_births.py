@@ -145,8 +145,8 @@ class ForwardPass:
         return found
 
     def _ends(self, start: int) -> dict[int, int]:
-        # Return where NaN or Inf that began at an entry vanishes: from the last bad entry to the finite entry computed
-        # from it.
+        # Return where NaN or Inf that began at an entry vanishes: for each bad entry before such a place, the finite
+        # entry that is computed from it.
         return {at: self.healers[at] for at in sorted(self.spread(start)) if at in self.healers}
 
     def is_harmless(self, start: int, read: Set[int]) -> bool:

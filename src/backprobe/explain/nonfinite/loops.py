@@ -65,9 +65,9 @@ class LoopArrival:
 
 
 def arrivals(known: Evidence) -> dict[int, LoopArrival]:
-    """For entries with a bad gradient in a loop, return its state at the first step with any bad gradient of the loop.
+    """For entries in a loop with a bad gradient, return the gradient's state at the first bad step of the loop.
 
-    The first step is the one that backward reaches first.
+    A step is bad if any of these gradients is, and the first is the one that backward reaches first.
     """
     found: dict[int, LoopArrival] = {}
     for nth, masks in enumerate(_bad_steps(known.entries, known.bad_grads, known.grad_numbers)):
