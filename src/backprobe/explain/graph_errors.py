@@ -254,7 +254,7 @@ def _viewed(context: FailureContext, written: Sequence[str]) -> str:
 
 
 def written_name(statement: str) -> str:
-    """Return the name that a statement writes to in place; empty if the statement shows no such write.
+    """Return the first name that a statement writes to in place; empty if none is found in its text.
 
     >>> written_name("h[:, 0] = 0"), written_name("h += x"), written_name("h.mul_(2)"), written_name("y = f(h)")
     ('h', 'h', 'h', '')

@@ -93,8 +93,8 @@ class Finding:
         return f"{headline}{sign} {self.consequence}" if self.consequence else headline
 
     def _shortened(self, before: str, most: int) -> str:
-        # Return the title in one line after these words. If it is too long, the consequence is kept, without the names
-        # in it.
+        # Return the title in one line after these words. If it is too long, the headline is cut, and the consequence is
+        # kept without the names in it.
         whole = before + " ".join(self._title(None).split())
         end = shorten(f": {self.consequence.partition(' (')[0]}", most // 2) if self.consequence else ""
         return whole if len(whole) <= most else shorten(before + self.headline, most - len(end)) + end

@@ -300,7 +300,8 @@ class BackwardPass:
         return [*facts, known.value(owner)] if owner in known.bad_values else facts
 
     def _because(self, birth: Birth, why: BackwardWhy, factors: Factors | None, *, is_masked: bool) -> Mechanism | None:
-        # The mechanism that the numbers of the line show, or else the mechanism that the framework's factors show.
+        # The mechanism that the numbers of the line show. If they show none, or no more than a zero gradient, it is the
+        # mechanism that the framework's factors show.
         because = why.mechanism if why.hidden is None else self._of_zero(birth.owner, why)
         if factors is not None and (because is None or because.code == "zero_gradient"):
             of = self.entries[birth.owner if birth.wrt is None else birth.wrt]

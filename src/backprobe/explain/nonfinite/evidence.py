@@ -144,7 +144,7 @@ class Evidence:
         return self.entries[at].status is GradStatus.NOT_TENSOR
 
     def typed(self, at: int, numbers: Any) -> Any:
-        """The recorded numbers of an entry in their original dtype; a Python number is returned unchanged."""
+        """The recorded numbers of an entry in their original dtype. A Python number usually stays as it is."""
         entry = self.entries[at]
         if not self.is_number(at):
             return arithmetic.typed(numbers, entry.dtype)

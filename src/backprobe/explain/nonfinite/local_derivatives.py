@@ -55,8 +55,9 @@ def seen(local: LocalDerivative, operation: str) -> Factors:
 def asked(known: Evidence, owner: int, wrt: int) -> Factors | None:
     """Run the program again to get the factors of an entry's gradient that the line of ``owner`` computed.
 
-    None inside vmap and loops, if the program cannot run again, or if the product of the factors is not NaN or Inf as
-    the recorded gradient is.
+    None inside vmap and loops, if the numbers of the gradients are not known or do not show a NaN or Inf that began
+    here, if the program cannot run again, or if the product of the factors is not NaN or Inf as the recorded gradient
+    is.
     """
     if known.entries[owner].axes or known.entries[wrt].axes:
         return None  # inside vmap and loops, one recorded element belongs to many examples or steps

@@ -257,7 +257,7 @@ POLES: Mapping[str, Pole] = {
 }
 """For some operations, where their derivative is not finite. Only the recorded numbers are tested."""
 SUMS = frozenset({"norm", "std", "cdist", "logsumexp"})
-"""Operations whose result has another shape than their operand."""
+"""Operations whose result usually has another shape than their operand."""
 
 EXPONENTIALS = frozenset({"exp", "exp2", "expm1", "cosh", "sinh"})
 """Operations whose derivative is NaN or Inf exactly where their result is."""

@@ -300,7 +300,7 @@ def _computes(node: ast.AST) -> bool:
 def operands(expression: str, parts: Parts) -> list[ast.expr]:
     """The operands of the outermost operation of an expression, if it is an operator, an index or a call.
 
-    For a method, its object comes first.
+    For an index, only the indexed value. For a method, its object comes first.
     """
     match parsed_expression(expression):
         case ast.BinOp(left=left, right=right):
