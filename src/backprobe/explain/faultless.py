@@ -90,8 +90,8 @@ def _of_no_gradient(flow: Dataflow, missing: Sequence[int]) -> dict[str, Collect
 
 
 def _made_at(flow: Dataflow, at: int) -> str:
-    # Return the line of a scalar that has a history but is not used; empty for any other value. The program may have
-    # meant the scalar as a part of the loss.
+    # Return the line of a scalar that has a history but no path to the output; empty for any other value. The program
+    # may have meant the scalar as a part of the loss.
     entry = flow.entries[at]
     is_number = entry.status is GradStatus.NOT_CONNECTED and entry.shape == ()
     return f" ({path(entry.source.file, entry.source.line)})" if is_number and entry.source is not None else ""

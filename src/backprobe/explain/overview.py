@@ -381,8 +381,8 @@ def _is_leaf(flow: Dataflow, at: int) -> bool:
 
 
 def _returned_beside(flow: Dataflow) -> set[int]:
-    # Return the values that a function returns besides the differentiated output, such as the new state of an
-    # optimizer.
+    # Return the values that the recorded function returns besides the differentiated output, such as the new state
+    # of an optimizer.
     returned = {at for full, at in flow.record.names.items() if strip(full).startswith(":return")}
     return returned - set(flow.record.outputs)
 

@@ -132,7 +132,8 @@ class BackwardReasons:
     def _gradients(
         self, birth: Birth, wrt: int, computed: Computation, part: Term | None, operands: Sequence[Any]
     ) -> dict[str, Any]:
-        # Collect where the new gradient is bad, and the incoming gradient if the operation is the whole line.
+        # Collect where the new gradient is bad. If the operation is the whole line, also the incoming gradient and the
+        # operand, as far as they are known.
         known, owner, example = self.known, birth.owner, self.example(birth.owner, wrt)
         grad = known.taken(known.grad_numbers(wrt), wrt, owner, example)
         if grad is None:

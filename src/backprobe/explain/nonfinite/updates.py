@@ -62,7 +62,7 @@ def _later(found: Sequence[Finding], after: int, positions: Mapping[str, int]) -
 
 
 def _is_before(birth: Finding, update: Update, positions: Mapping[str, int]) -> bool:
-    # Did the birth happen before the update, or is its time unknown?
+    # Did the birth happen before the update? Yes if the time of one of them is unknown.
     return update.after is None or positions.get(birth.name, 0) <= update.after
 
 
