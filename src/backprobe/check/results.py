@@ -148,7 +148,7 @@ class CheckResults:
 
     def add_second(self, calls: Recheck) -> None:
         """Check second derivatives of the calls that were kept and whose gradients the program has differentiated. Of
-        the others, only their number is stored.
+        such calls that were not kept, only the number is stored.
         """
         if not calls.differentiates_twice:
             return

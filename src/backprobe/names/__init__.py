@@ -43,7 +43,7 @@ def names(target: Any, pattern: str | Sequence[str] = "**", *, backend: BackendN
 
     Each module and parameter is listed once, by the path that a recording prints. A module's further paths are listed
     with the remark ``same as ...``, without what is below them; those with a private segment are only counted, in a
-    note. All of them are names.
+    note. ``bp.probe`` accepts all of these paths.
 
     ``pattern`` is a pattern of names or a list of patterns, as in ``bp.probe``; ``"**"`` selects everything.
     ``backend`` is only needed if ``after`` runs a function whose arguments do not show its framework.
