@@ -1,4 +1,4 @@
-"""The verb ``check``: check each call that a program makes, by comparing its derivative with finite differences."""
+"""The verb ``check``: check the calls that a program makes, by comparing derivatives with finite differences."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def check(
 ) -> Waiting[P, CheckReport]:
     """Check derivatives: call the result with the arguments of ``target`` to get a report of those that are wrong.
 
-    The program runs once. Each call that it makes is checked: calls of framework functions and operators, of functions
+    The program runs once. The calls that it makes are checked: calls of framework functions and operators, of functions
     with custom derivatives, and of modules, also inside your own functions. To check a call, it is repeated on detached
     copies of its arguments, in double precision, and its vector-Jacobian product for a random cotangent is compared
     with finite differences of its outputs along one random direction for each input. A difference larger than the error

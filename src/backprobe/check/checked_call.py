@@ -74,7 +74,10 @@ class Uncheckable(Exception):
 
 
 class CheckedCall:
-    """One call that can be repeated with other values of its inputs."""
+    """One call that is repeated with other values of its inputs.
+
+    Raises Uncheckable if a repetition raises an error or gives other outputs, or if no output is finite.
+    """
 
     def __init__(self, operation: RecordedCall | GradientCall, seed: int = 0) -> None:
         self.operation = operation
@@ -140,7 +143,8 @@ class CheckedCall:
         return numpy.where(checked, _random(len(self.at_rest), self.random) * weights, 0.0)
 
     def _weights(self, found: Slope, checked: Any) -> Any:
-        # Weights under which all outputs change equally; 1 for outputs without measurable change.
+        # Weights under which outputs change about equally, within a range; at most 1 for outputs without measurable
+        # change.
         with numpy.errstate(all="ignore"):
             moves = checked & (abs(found.value) > TRUSTED * found.error)
             noise = abs(found.error / found.value)
@@ -202,7 +206,7 @@ class CheckedCall:
         return among & (found.error <= numpy.where(found.value == 0, numpy.maximum(allowed, still), allowed))
 
     def pull(self, cotangent: Any) -> list[Any]:
-        """The gradient with respect to each input, with zeros for None."""
+        """The gradient with respect to each input, with zeros for None. Raises Uncheckable if computing it fails."""
         try:
             pulled = self.operation.pull(self.values, self.unflat(cotangent))
         except Exception as error:

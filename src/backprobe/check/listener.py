@@ -1,4 +1,4 @@
-"""The listener of a program under check: it performs each call on behalf of the program, then checks it."""
+"""The listener of a program under check: it makes calls on behalf of the program, and checks them."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class CallListener(CodeListener):
     def call(self, function: Any, may_write: bool = False, at: int = NO_CALL, /) -> Any:
         """Return the callable to run instead of a function.
 
-        It is a rewritten version of the function, which reports the calls inside, or a wrapper that checks this call. A
-        class whose constructor is not the user's is returned as it is.
+        It is a rewritten version of the function, which reports the calls inside, or a wrapper, which checks this call
+        unless the function is skipped or a user's class. Other classes are returned as they are.
         """
         if type(function) is BuiltinFunctionType and function in frame_builtins.LOOKS_AT_FRAME:
             return frame_builtins.seen_by(function)

@@ -147,7 +147,7 @@ def _search(call: CheckedCall, at: int, cotangent: Any, gradient: Any) -> int:
 
 
 def _through(call: CheckedCall, at: int, cotangent: Any) -> tuple[int, ...]:
-    # The outputs through which the gradient is wrong; empty if it is wrong through all of them.
+    # The outputs through which the gradient is wrong; empty if it is wrong through all of them, or there is only one.
     parts = call.unflat(cotangent)
     if len(parts) == 1:
         return ()

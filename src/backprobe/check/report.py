@@ -27,9 +27,10 @@ class CheckReport(Report):
     """The report of ``bp.check``: the wrong derivatives, how many calls were checked, and which were not.
 
     ``judged`` counts the calls whose derivative was compared with differences. ``error`` is the largest relative error
-    among the right derivatives, along a random direction. ``unjudged`` has one sentence for each call that could not be
-    checked fully. ``notes`` has the same sentences, and others on what the check had to do for some calls. ``complete``
-    is True if every call was judged. Calls are compared one by one; the program as a whole is not.
+    among the right derivatives, along a random direction. ``unjudged`` has a sentence for each place and reason where
+    calls could not be checked fully, or functions not be followed. ``notes`` has the same sentences, and others on what
+    the check had to do for some calls. ``complete`` is True if a call was judged and ``unjudged`` is empty; calls that
+    were skipped as asked do not count. Calls are compared one by one; the program as a whole is not.
     """
 
     judged: int = 0

@@ -68,8 +68,8 @@ class WrongCall:
 class CheckResults:
     """The results of one run. Equal remarks about the same place are counted.
 
-    With ``order`` 2, second derivatives are checked for one call of each line. Otherwise they are checked only for
-    calls whose gradient the program differentiates.
+    With ``order`` 2, second derivatives are checked for the first right call of each call site. Otherwise they are
+    checked only for right calls whose gradient the program differentiates.
     """
 
     def __init__(self, order: int = 1) -> None:
@@ -80,7 +80,7 @@ class CheckResults:
         # the bool in the key is True for a second derivative
         self.wrong: dict[tuple[CallSite, Input | None, bool], list[WrongCall]] = {}
         self.right: dict[CallSite, RightCall] = {}
-        # right calls beyond ``MOST_TWICE``, with the time when each was made
+        # right calls beyond ``MOST_TWICE`` or ``LARGEST_TWICE``, with the time when each was made
         self.too_many: dict[CallSite, tuple[int, int]] = {}
         self.derivatives: Counter[str] = Counter()  # places where the program computes derivatives
         self.second: Counter[tuple[str, Reason]] = Counter()  # gaps in the check of second derivatives
@@ -148,7 +148,7 @@ class CheckResults:
 
     def add_second(self, calls: Recheck) -> None:
         """Check second derivatives of the calls that were kept and whose gradients the program has differentiated. Of
-        the others, only their number is stored.
+        such calls that were not kept, only the number is stored.
         """
         if not calls.differentiates_twice:
             return
@@ -174,7 +174,7 @@ class CheckResults:
         self.remarks[_where(scope, site), Reason("hidden_write")] += 1
 
     def add_unseen(self, calls: Recheck) -> None:
-        """Add a remark for each operation that the run differentiated outside the followed calls."""
+        """Add remarks on operations that the run differentiated outside the followed calls, and on hooks."""
         unseen = calls.unaccounted()
         self.unchecked.update((name, Reason("unseen_custom")) for name, by_hand in unseen if by_hand)
         own = [name for name, by_hand in unseen if not by_hand]

@@ -1,4 +1,4 @@
-"""One run of a check: the program runs once, and each call is checked right after it was made."""
+"""One run of a check: the program runs once, and its calls are checked right after they were made."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def sentence(reason: Reason) -> str:
 
 
 def remark(about: tuple[str, Reason], count: int, said: str = "") -> str:
-    """Return a sentence about a place: the text ``said``, the sentence of the reason, and the number of times."""
+    """Return a sentence about a place: the text ``said``, the sentence of the reason, and how often if repeated."""
     where, reason = about
     return f"{where}: {said}{sentence(reason)}" + (f" ({count} times)" if count > 1 else "")
 
@@ -194,5 +194,5 @@ def relative_error(error: float) -> str:
 
 
 def operations(names: Sequence[str]) -> str:
-    """Return a list of framework operations as text, without repetitions."""
+    """Return the names of framework operations as text, each once, and the number of the operations."""
     return f"{listed(list(dict.fromkeys(names)), MOST)} ({plural(len(names), 'operation')} of the framework)"

@@ -27,8 +27,9 @@ AGAIN = 3  # number of further directions that are tried after one direction has
 class Verdict:
     """The result of checking one call.
 
-    ``error`` is the largest error of a gradient that counts as right. ``remarks`` list the inputs that were not
-    checked, or only coarsely, with a reason each. ``unchecked`` is the reason if the whole call could not be checked.
+    ``error`` is the largest error of a gradient that counts as right. ``remarks`` say, for an input or for the whole
+    call, what was not checked, or only coarsely, or how it was checked. ``unchecked`` is the reason if the whole call
+    could not be checked.
     """
 
     wrong: list[Wrong] = field(default_factory=list)

@@ -46,10 +46,10 @@ class Use:
 
     ``kind`` is the kind of operation that removes the derivative, empty if none does, and ``text`` the text of that
     operation. The kinds ``shape`` and ``differentiated`` remove nothing: the first uses no number of the value, the
-    second takes a derivative of the value. ``call`` is the text of the outermost call around the value, and
-    ``is_argument`` is True if the value itself is an argument of a call. ``is_conditional`` is True if the expression
-    may be evaluated without this place. ``flat`` is the text of a call around the value to a step function such as
-    ``round``, whose derivative is 0 or missing, if no other operation removes the derivative.
+    second takes a derivative of the value. ``call`` is the text of the outermost call around the value, up to the
+    operation of ``kind``, and ``is_argument`` is True if the value itself is an argument of a call. ``is_conditional``
+    is True if the expression may be evaluated without this place. ``flat`` is the text of a step function such as
+    ``round`` around the value, whose derivative is 0 or missing, if no other operation removes the derivative.
     """
 
     kind: str = ""
@@ -177,7 +177,7 @@ def _is_unseen(node: ast.AST, above: dict[ast.AST, ast.AST], known: frozenset[st
 
 
 def _root(node: ast.AST) -> str:
-    # The variable at the start of a chain of attributes and items; empty if the chain starts with a call.
+    # The variable at the start of a chain of attributes and items; empty if the chain starts with anything else.
     while isinstance(node, ast.Attribute | ast.Subscript):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
@@ -191,7 +191,8 @@ def _places(tree: ast.AST, local: str) -> Sequence[ast.AST]:
 
 
 def _calls(tree: ast.AST, function: str) -> list[ast.Call]:
-    # The calls of a function; if it has another name in the text, the only call that can be meant.
+    # The calls of a function. If the text has no call by this name, the only other call that can be meant, if there is
+    # exactly one.
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     named = [node for node in calls if last_name(node.func) == function]
     users = [
@@ -307,7 +308,7 @@ def _items(target: ast.expr, over: ast.expr, value: ast.AST, above: dict[ast.AST
 def _of_items(
     over: ast.comprehension, target: ast.expr, above: dict[ast.AST, ast.AST], call: str, is_conditional: bool
 ) -> Use:
-    # Return how a comprehension uses the items of a value, if all of its uses are alike.
+    # Return how a comprehension uses the items of a value. The kind is empty if its unconditional uses are not alike.
     whole, found = above[over], _uses_of_items(over, target, above)
     firm = [use for use in found if not use.is_conditional]  # conditional uses are not compared with the others
     kinds = {use.kind for use in found if use.kind or use in firm}

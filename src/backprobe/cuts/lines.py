@@ -12,9 +12,9 @@ from backprobe.record.source import Source
 
 @lru_cache(4096)
 def line_of(statement: Source, part: str) -> Source:
-    """Return the line of a statement that contains a given part; the first line if there is no such part.
+    """Return the line of a statement that contains a given part; the statement itself if there is no such part.
 
-    If the part spans several lines, its last name decides: for a chain of calls that is the method.
+    If the part spans several lines, its operation decides: for a chain of calls that is the last method.
 
     >>> from backprobe.record.source import Source
     >>> line_of(Source("train.py", 7, "y = (u", below=("    .detach()", ")")), "u.detach()").line

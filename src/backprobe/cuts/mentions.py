@@ -50,7 +50,7 @@ class Mention:
 
     @property
     def place(self) -> Source | None:
-        """The line with the cutting operation, if the statement spans several lines."""
+        """The line of the use that counts, which may be within a statement of several lines; None if it is unknown."""
         return None if self.line is None else line_of(self.line, self.use.text or self.use.flat or self.use.call)
 
 

@@ -30,7 +30,7 @@ MATERIALIZED = "materialize_grads"
 
 @dataclass(frozen=True)
 class Cut:
-    """A mention of a value with a history, although no edge leads from the result back to the value.
+    """A mention of a value that is cut off: usually the value has a history, but no edge leads back to it.
 
     - ``is_silent``: there is an edge, but backward passed no gradient along it.
     - ``is_limited``: as ``is_silent``, because the call that computed gradients did not ask for this one.
@@ -69,7 +69,7 @@ class Dataflow:
         return kept(record, (cls, has_run), lambda: cls(alone(record), has_run=has_run))
 
     def _descendants(self, at: int) -> set[int]:
-        # The values that a value flows into along edges, cached.
+        # A value and the values that it flows into along edges, cached.
         if at not in self.after_edges:
             self.after_edges[at] = self.graph.descendants(at)
         return self.after_edges[at]
@@ -96,7 +96,7 @@ class Dataflow:
 
     @cached_property
     def modules_cut(self) -> list[int]:
-        """The return values of modules that have no history, although the modules' parameters have one."""
+        """Values without a line, such as return values of modules, that were detached or computed without gradients."""
         return [at for at, entry in enumerate(self.entries) if entry.source is None and entry.status in CUT_OFF]
 
     @cached_property
@@ -179,7 +179,7 @@ class Dataflow:
         return tuple(reversed(names))
 
     def cuts(self, at: int) -> list[Cut]:
-        """Return every cut on a path from one value to an end, in the order of execution."""
+        """Return the cuts on paths from one value to an end, in the order of execution, except harmless ones."""
         return self.severing(self.after(at).keys() & self.leading)
 
     def severing(self, values: set[int], ends: Collection[int] = ()) -> list[Cut]:
@@ -398,7 +398,7 @@ def _is_first_order(use: Use, result: Entry) -> bool:
 
 
 def places(record: Record) -> dict[int, Source]:
-    """Return for each value the line inside a statement of several lines that cuts the value off."""
+    """Return, by position, the line inside a statement of several lines that cuts a value off, where it is known."""
     several = [
         at
         for at, entry in enumerate(record.entries)
@@ -414,7 +414,7 @@ def places(record: Record) -> dict[int, Source]:
 
 
 def causes(record: Record) -> dict[int, Source]:
-    """Return the line of the first cut after each unconnected value, by position.
+    """Return, by position, the lines of the first cuts after unconnected values, where they are known.
 
     The lines are found in one pass from the outputs to the inputs: the first cut of a value is a cut of the value
     itself, or else of a value that it flows into.

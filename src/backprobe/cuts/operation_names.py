@@ -126,7 +126,7 @@ TRANSFORMING = frozenset(
         "partial",
     }
 )
-"""Transformations of a function that do not change its results."""
+"""Functions that return a version of a given function which runs the same code."""
 OWN_METHODS = frozenset({"detach", "detach_", "item", "tolist", "numpy", "data"})
 """Names that cut if they are a method or attribute of the tensor. An argument of such a method is not cut."""
 
@@ -135,7 +135,7 @@ POSITIONS = frozenset(
 )
 """Functions that return values first and then their positions."""
 STEPS = frozenset({"round", "rint", "floor", "ceil", "trunc", "fix", "sign", "heaviside", "floordiv"})
-"""Step functions. PyTorch gives them the derivative 0; in other frameworks they have none."""
+"""Step functions. Their derivative is 0, as in PyTorch, or missing, as in TensorFlow."""
 
 ASSIGNING = frozenset(
     {
@@ -183,6 +183,6 @@ INTEGER = re.compile(r"\b(?:u?int\d*|long|short|bool|bool_|byte|LongTensor|IntTe
 OF_CONTAINERS = frozenset({*dir(dict), *dir(list), *dir(tuple), "_asdict", "_replace"})
 """Methods of containers, which concern every leaf of the container."""
 LIBRARY = SHAPES | CASTS | CUTTERS.keys() | OTHER_DTYPE.keys() | frozenset(dir(builtins))
-"""Names of functions and methods whose result has no gradient history of its own."""
+"""Names of known functions and methods. A call of one is not a call of an unrecorded object, such as a model."""
 MODULES = ("torch", "nn", "F", "np", "numpy", "tf", "tensorflow", "keras", "jnp", "jax", "math", "random")
 """Names of libraries in expressions."""

@@ -46,7 +46,7 @@ def parts_of(tree: ast.AST, text: str, kinds: tuple[type[Any], ...] = (ast.expr,
 
 
 def own_parts_of(tree: ast.AST, text: str) -> list[Any]:
-    """The parts with this text that run with the expression; parts of lambdas, which run later, only if all are."""
+    """The parts with this text outside of lambdas, whose bodies run later; those inside if there are no others."""
     whole = tree.body[0] if isinstance(tree, ast.Module) and len(tree.body) == 1 else tree
     runs = whole.value if isinstance(whole, ast.Expr) else whole
     inside = {
@@ -81,7 +81,7 @@ def last_name(function: ast.AST) -> str:
 
 
 def has_part(text: str, part: str) -> bool:
-    """Does an expression contain a part with the given text?
+    """Does an expression contain a part with the given text? The answer is no if the part is a single name.
 
     >>> has_part("(b[0] * 2).sum()", "b[0]"), has_part("b[01]", "b")
     (True, False)

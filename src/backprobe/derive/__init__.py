@@ -24,15 +24,16 @@ def derive(recording: Recording, name: str, of: str | None = None) -> Derivation
     ∂y/∂x = ∂y/∂z · ∂z/∂x = (2z+2)·2 = 6·2 = 12
 
     Arithmetic and the usual functions are differentiated by sympy; every formula is first checked against the recorded
-    values, and every derivative against the recorded partials, to half the digits of their dtype. If there is no
-    formula, or at a kink (relu at 0), the recorded partial is used, and ``notes`` gives the reason. Several paths are
-    listed with their sum. If there are more than 16 paths, a single step is shown instead: one term for each direct
-    consumer of the value. Between tensors the product is elementwise.
+    values, and its derivative against the recorded partial or contribution, to half the digits of their dtype. If there
+    is no formula that agrees, or at a kink (relu at 0), recorded numbers or the name of the partial stand there, and
+    ``notes`` gives the reason. Several paths are listed with their sum. If there are more than 16 paths, a single step
+    is shown instead: one term for each direct consumer of the value. Between tensors the product is elementwise.
 
     ``of`` names a value to differentiate instead of the output. All values on the paths must then be single numbers.
 
-    Raises BadOption for a recording without ``partials=True``, and for an ``of`` that does not depend on the value;
-    NoGradient, UnknownName and AmbiguousName as the recording does; BadRecording if the values form a cycle.
+    Raises BadOption for a recording without ``partials=True`` or of several outputs, and for an ``of`` that does not
+    depend on the value or has tensors on the paths; NoGradient, UnknownName and AmbiguousName as the recording does;
+    NotInstalled without sympy; BadRecording if the values form a cycle.
     """
     _check(recording, name)
     installed("sympy", asked="bp.derive(rec, ...)")
@@ -62,10 +63,11 @@ def derive(recording: Recording, name: str, of: str | None = None) -> Derivation
 class Derivation:
     """A derivative by the chain rule: ``text``, and ``latex`` as one environment for MathJax or LaTeX.
 
-    ``value`` is the recorded gradient. ``paths`` lists the names along each path, from the output to the value. It is
-    empty if there are too many paths, whose number is ``path_count``. ``steps`` are the formulas of the values on the
-    paths. ``notes`` say which formulas are replaced by recorded numbers, and why. ``agrees`` is True if every number
-    that could be checked, of each formula and of the whole sum, equals the recorded one.
+    ``value`` is the recorded gradient, or what the recorded partials give if ``of`` named another value. ``paths``
+    lists the names along each path, from the output to the value. It is empty if there are too many paths, whose number
+    is ``path_count``. ``steps`` are the formulas or expressions of the values on the paths. ``notes`` say which
+    formulas are replaced by recorded numbers, and why. ``agrees`` is True if every number that could be checked, of
+    each formula and of the whole sum, equals the recorded one.
 
     >>> import torch, backprobe as bp
     >>> derivation = bp.derive(bp.probe(lambda x: x * x, partials=True)(torch.tensor(3.0)), "x")

@@ -1,4 +1,4 @@
-"""Derivatives of formulas by sympy. Only this module imports sympy, and it is imported only when needed.
+"""Derivatives of formulas by sympy. Only this module uses sympy, and it is imported only when needed.
 
 Formulas are converted to sympy objects and back as trees, never as text, because sympy executes code from text.
 """
@@ -49,7 +49,8 @@ def derivative(tree: Tree, index: int) -> Tree:
 
 
 def _power(base: Any, exponent: Any) -> Any:
-    # Return a power. Raises Unwritten if sympy would compute a number with millions of digits.
+    # Return a power. Raises Unwritten if sympy would compute a number with millions of digits, and for constants that
+    # are not plain numbers.
     if not base.free_symbols and not exponent.free_symbols:
         if not (base.is_Number and exponent.is_Number):
             raise Unwritten("a power of constants that are not plain numbers")

@@ -18,7 +18,7 @@ from backprobe.record.entries import Entry
 from backprobe.record.graph import Graph
 from backprobe.record.names import split
 
-MOST_PATHS = 16  # the largest number of paths that are listed; more paths are only counted
+MOST_PATHS = 16  # if there are more paths than this, none is listed
 
 
 class Chain:
@@ -56,7 +56,7 @@ class Chain:
         self.agrees = adds_up and all(factor.agrees for factor in self.factors.values())
 
     def _seed(self) -> float | None:
-        # The gradient of the output itself; None if it has several elements.
+        # The gradient of the output itself; None if it has several elements or is complex.
         if not self.recorded:
             return 1.0
         try:

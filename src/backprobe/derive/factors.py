@@ -1,4 +1,7 @@
-"""The factor of an edge: its formula's derivative if that agrees with the recorded numbers, else those numbers."""
+"""The factor of an edge: its formula's derivative if that agrees with the recorded numbers, else a recorded number.
+
+Between tensors, a factor without a formula has no number.
+"""
 
 from __future__ import annotations
 

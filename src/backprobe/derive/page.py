@@ -41,7 +41,8 @@ class Page:
         self.result = number(single(chain.total)) if chain.scalars else self.shown(chain.total)
 
     def blocks(self, notes: Sequence[str]) -> list[list[FormulaRow | Tree]]:
-        """Return all rows of the derivation in blocks, with notes at the end."""
+        """Return the rows of the derivation in blocks, with notes at the end. Of many factors, steps or notes, the rest
+        is counted."""
         shown = [f"note: {note}" for note in notes[:MOST_NOTES]]
         more = [f"note: and {len(notes) - MOST_NOTES} more"] if len(notes) > MOST_NOTES else []
         below: list[FormulaRow | Tree] = [*self.values(), *self.renamed(), *map(word, shown + more)]
@@ -251,7 +252,7 @@ def _added(terms: Iterable[Tree]) -> Tree:
 
 
 def _first(rows: Sequence[FormulaRow]) -> list[FormulaRow | Tree]:
-    # The first rows, and a line with the number of the others.
+    # The first rows. If there are more, a line with their number follows.
     more = [word(f"and {len(rows) - MOST_LINES:,} more")] if len(rows) > MOST_LINES else []
     return [*rows[:MOST_LINES], *more]
 

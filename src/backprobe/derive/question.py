@@ -12,7 +12,7 @@ from backprobe.recording import Recording, entry_of
 
 
 def asked(recording: Recording, name: str, of: str | None) -> Chain:
-    """The chain from the output, or from ``of``, to a value. Raises BadOption, and the errors of the look-up."""
+    """The chain from the output, or from ``of``, to a value. Raises BadOption, NoGradient and look-up errors."""
     entries = recording.record.entries
     entry, start = entry_of(recording, name, "bp.derive(rec, {})"), _output(recording, name, of)
     graph = Graph.of(recording.record)

@@ -1,7 +1,8 @@
 """Experiments on missing gradients: the program runs again with changed values and bridged cuts.
 
-They only add to what is known: if an experiment is impossible or shows nothing, nothing is reported, and if it fails
-with an error, a note says so. docs/explain.md explains the results.
+An experiment that is impossible or shows nothing leaves the report as it is, and if one fails with an error, a note
+says so. A finding without a known line may be replaced by findings at proven lines. docs/explain.md explains the
+results.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def not_tried(report: Report, error: BaseException) -> Report:
 
 
 def _leaves(flow: Dataflow, status: GradStatus) -> set[int]:
-    # The differentiated values with this gradient status that have no recorded inputs.
+    # The values with this gradient status into which no edge leads.
     return {at for at, one in enumerate(flow.entries) if one.status is status and not flow.edges[at]}
 
 
@@ -73,7 +74,8 @@ def _is_zero(flow: Dataflow, at: int, runs: Runs) -> bool:
 
 
 def _proven(flow: Dataflow, findings: Collection[Finding], runs: Runs, lost: set[int]) -> list[Finding]:
-    # The findings. A finding on a cut also says which gradients arrived when the cut was bridged.
+    # The findings. Of the first ``MOST_LINES``, those on cuts also say what came of bridging them, if that showed
+    # something.
     cuts = [cut for cut in _cuts(flow, lost) if not cut.is_limited]
     bridged, made = Bridged(flow, runs), list[Finding]()
     for one in findings:

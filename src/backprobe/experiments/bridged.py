@@ -18,7 +18,7 @@ from backprobe.record.graph import reached
 from backprobe.tracing.bridging import NamedBridges
 
 MOST_TRIES = 4
-"""The number of runs for one line. In each run, values that could not be bridged are replaced by later values."""
+"""The most runs for one line. In each further run, later values replace those that could not be bridged."""
 
 NAMED = 3
 """If more gradients than this arrive, only their number is given."""
@@ -32,7 +32,7 @@ class Bridged:
         self.names = full_names(flow.record)
 
     def tried(self, own: Sequence[Cut], cuts: Sequence[Cut], lost: set[int]) -> Sequence[str]:
-        """Return a sentence about the gradients that the cuts of one line block, if an experiment shows it.
+        """Return a sentence on the cuts of one line, if an experiment shows what they block; otherwise nothing.
 
         If bridging that line alone brings no gradient, the cuts behind it are bridged too.
         """
@@ -62,7 +62,7 @@ class Bridged:
         return record is not None and any(self._is_there(record, at) for at in lost)
 
     def _still(self, cuts: Sequence[Cut]) -> str:
-        # Return a sentence if the input of a line was changed, but the result of the line stayed the same.
+        # Return a sentence if the result of a line stayed the same each time when its input was changed; else "".
         cut = cuts[0]
         source, target = self.names[cut.mention.source], self.names[cut.target]
         before = self.flow.entries[cut.target]

@@ -20,11 +20,11 @@ from backprobe.record.entries import GradStatus, Record
 from backprobe.tracing.bridging import NamedBridges
 
 FEWEST = 3
-"""The number of other points at which the program must have run."""
+"""The smallest number of other points at which the program must have run."""
 
 
 class Flat:
-    """Finds which gradients of 0 are 0 at every point, and the lines where they become 0."""
+    """Finds which gradients of 0 are 0 at every point tried, and the lines where they become 0."""
 
     def __init__(self, runs: Runs, names: Collection[str]) -> None:
         self.runs, self.names = runs, names
@@ -49,7 +49,7 @@ class Flat:
         return [*found.values()]
 
     def _bridged(self, flow: Dataflow, one: Finding, at: int) -> list[str]:
-        # Does the gradient arrive if the result of the line is connected to its input again?
+        # Return a sentence if the gradient arrives when the result of the line is connected to its input again.
         if len(one.chain) < 2:
             return []
         source, target = (flow.position[name] for name in one.chain[-2:])
@@ -57,7 +57,7 @@ class Flat:
         return [bridged.said({at})] if bridged.arrives({target: [source]}, {at}) else []
 
     def _flat(self, wide: Record) -> list[str]:
-        # The names whose gradients stay 0 while an output changes.
+        # The names whose gradients stay 0 while an output changes; none if fewer than ``FEWEST`` runs succeed.
         outputs = [full_names(wide)[at] for at in wide.outputs]
         flat = [name for name in self.names if self._is_zero(wide, name)]
         self.ran, is_moved = 0, False

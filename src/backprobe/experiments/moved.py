@@ -74,8 +74,8 @@ class Moved:
         }
 
     def _frontier(self, changed: set[int]) -> list[tuple[int, int]]:
-        # Return the first changed values without an edge from the moved value, each with the last connected value
-        # before it.
+        # Return the first changed values that no edges through changed values connect to the moved value, each with the
+        # last connected value before it.
         live, dead, found = [self.at], set[int](), []
         for at in sorted(changed - {self.at}):
             if not {*self.flow.edges[at]}.isdisjoint(live):

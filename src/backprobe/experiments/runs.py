@@ -15,8 +15,7 @@ from backprobe.tracing.bridging import NamedBridges
 
 MOST_RUNS = 24  # experiments use at most this many of the allowed runs; the others are left for trying remedies
 SAME = 1e-5
-"""The tolerance, relative to the largest number. Reordered sums change by less, and changes of a moved value by more.
-"""
+"""The tolerance, relative to the largest number. A sum in another order differs by less, a moved value by more."""
 
 MOVES: Mapping[str, Callable[[Any], Any]] = {
     "a little": lambda value: value * (1 + 2**-8) + 2**-8,
@@ -50,7 +49,7 @@ class Runs:
 
     @cached_property
     def wide(self) -> Record | None:
-        """The record of the unchanged program, with every value that has a name or is an unnamed result."""
+        """The record of the unchanged program with all values, unnamed results included; None if it cannot be made."""
         return self(NamedBridges(), wide=True)
 
     def is_same(self, one: Entry | None, other: Entry | None) -> bool:

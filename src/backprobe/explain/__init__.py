@@ -48,10 +48,10 @@ def explain(
     >>> report.findings[0].kind, report.findings[0].source.text, report.findings[0].chain
     ('detach', 'd = u.detach()', ('x', 'u', 'd'))
 
-    Given a recording and a name in it, the report lists every line that cuts the path from that value to the output, or
-    says where the computation that uses the value ends. Without a name it lists every cause in the recording once, each
-    with the gradients that are missing because of it. Recordings that were saved and loaded are explained in the same
-    way.
+    Given a recording and a name in it, the report lists the lines that cut the paths from that value to the output, or
+    says where the computation that uses the value ends. Without a name it lists each cause that was found in the
+    recording once, with the gradients that are missing because of it. Recordings that were saved and loaded are
+    explained too, but their program does not run again.
 
     If the recording has several outputs, the report says which output reaches which value; for a single value, it says
     why the other outputs do not reach it.
@@ -88,8 +88,8 @@ def explain(
     A report holds ``findings`` with ``kind``, ``source``, ``facts``, ``chain`` and ``remedy``, and prints itself. If
     neither the recording nor the graph shows the cause, the kind is ``unknown``, and the facts say what was observed.
 
-    Raises UnknownName and AmbiguousName as the recording does, BadOption for any other argument, and Unsupported for
-    tensors of TensorFlow and JAX without a recording.
+    Raises UnknownName and AmbiguousName as the recording does, BadOption for arguments of other types and bad options,
+    and Unsupported for tensors of TensorFlow and JAX without a recording.
     """
     check_options({"experiments": experiments, "seconds": seconds, "runs": runs}, EXPERIMENTS)
     if isinstance(recording, Recording):
@@ -152,7 +152,7 @@ def _explain_entry(record: Record, at: int) -> Report:
 
 
 def _explain_whole(record: Record, *asks: Callable[[str, tuple[int, ...], str], Any]) -> Report:
-    # The report on the whole recording. NaN and Inf come first, because they spoil every gradient.
+    # The report on the whole recording. Findings on NaN and Inf come first, because they spoil other gradients.
     from backprobe.explain.nonfinite import explain_nonfinite  # imported late, because it imports NumPy
 
     flow = Dataflow.of(record)

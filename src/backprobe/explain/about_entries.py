@@ -23,7 +23,7 @@ BY_REASON = {
     "block_raised": "backward_not_run.raised",
     "named_late": "backward_not_run.late",
 }
-"""For some reasons of a missing gradient, the code of the cause. For all others the status decides."""
+"""For some reasons of a missing gradient, the code of its cause. ``by_status`` has the rules for other reasons."""
 
 
 def about(
@@ -72,7 +72,8 @@ def by_status(flow: Dataflow, entry: Entry) -> Finding:
 
 
 def _rewriting(flow: Dataflow, entry: Entry) -> Source | None:
-    # The line that wrote the next version of this value, if both versions share one gradient.
+    # The line that wrote the next version of this value: the line of an entry that this value went into without being
+    # mentioned, and whose gradient is missing for the same reason. None if there is no such entry.
     alike = (other for other in flow.entries if other.why == entry.why)
     return next((other.source for other in alike if any(way.name == entry.name for way in other.indirect)), None)
 
@@ -83,9 +84,10 @@ def with_fact(found: Finding, fact: str) -> Finding:
 
 
 def merged(findings: Sequence[Finding]) -> list[Finding]:
-    """Merge findings of one kind that say the same about one line, as those of each iteration of a loop do.
+    """Merge findings of one kind at one line, as those of each iteration of a loop, if they are about the same name.
 
-    Counts in names, such as ``#1``, do not matter.
+    If a finding has no field with its name, all its fields must be the same instead. Counts in names, such as ``#1``,
+    do not matter.
     """
 
     def said(found: Finding) -> object:
@@ -130,16 +132,13 @@ def is_none(entry: Entry) -> bool:
 
 
 def is_of_whole_numbers(entry: Entry) -> bool:
-    """Is the entry's dtype one without derivatives, such as an integer?
-
-    This also covers entries with the status OPAQUE, if their dtype is known.
-    """
+    """Does the entry have the status NOT_FLOAT, or OPAQUE and a known dtype without derivatives, such as int64?"""
     is_floating = entry.dtype is None or entry.dtype.startswith(("float", "bfloat", "complex"))
     return entry.status is GradStatus.NOT_FLOAT or (entry.status is GradStatus.OPAQUE and not is_floating)
 
 
 def own_name(name: str) -> str:
-    """Return a name as the program writes it, without scope and count."""
+    """Return the local part of a name, such as ``pair.0`` for ``/step#1:pair#0.0``: no scope and no counts."""
     return strip(name).rpartition(":")[2]
 
 
@@ -159,10 +158,10 @@ def names_of(flow: Dataflow, at: int) -> list[str]:
 
 
 def scopes_of(flow: Dataflow, at: int) -> set[str]:
-    """The modules and functions in which a value has a name, without counts."""
+    """The scopes of a value's names, without counts; for a name without a local, such as a parameter's, all of it."""
     return {name.partition(":")[0] for name in names_of(flow, at)}
 
 
 def is_returned(flow: Dataflow, at: int) -> bool:
-    """Is the entry a module's return value that no line of the program binds?"""
+    """Is the entry a return value, as of a module, that no line of the program binds?"""
     return flow.entries[at].source is None and any(name.endswith(":return") for name in names_of(flow, at))

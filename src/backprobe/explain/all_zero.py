@@ -1,4 +1,4 @@
-"""Findings about gradients that are exactly 0: all gradients of a training, or one after a flat operation."""
+"""Findings about gradients that are exactly 0: all of a training, or single ones that no path lets through."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KNOWN = Known.GRADIENT_THERE | Known.MOMENTARY
 
 
 def with_zeros(flow: Dataflow, report: Report, arrays: Arrays) -> Report:
-    """Put findings about gradients that are exactly 0 first in the report."""
+    """Put findings about gradients that are exactly 0 first in the report, if a note of the record names such ones."""
     behind = tuple(
         finding(
             BEHIND,

@@ -32,13 +32,16 @@ def has_earlier(record: Record, entry: Entry) -> bool:
 
 
 def _namesakes(record: Record, at: int) -> list[int]:
-    # The positions of all entries that share a name with this one, apart from its count.
+    # The positions of the entries, this one included, that have one of its names; counts in names do not matter.
     own = {strip(name) for name, position in record.names.items() if position == at}
     return [position for name, position in record.names.items() if strip(name) in own]
 
 
 def users_of(record: Record, value: Entry) -> list[Entry]:
-    """The entries computed from a value after its name was bound to another value."""
+    """The entries computed from a value, from the next entry on that has one of its names; none without such an entry.
+
+    In ``h = torch.tanh(h)``, the new ``h`` is such an entry itself.
+    """
     at = record.entries.index(value)
     later = min((position for position in _namesakes(record, at) if position > at), default=len(record.entries))
     consumers = Graph.of(record).consumers[at]
@@ -46,7 +49,10 @@ def users_of(record: Record, value: Entry) -> list[Entry]:
 
 
 def unrecorded(record: Record, users: Iterable[Entry]) -> list[str]:
-    """Return attributes and outer variables read on these lines that hold an unrecorded value of an earlier step."""
+    """Return names that the lines of ``users`` read, but that are bound to a recorded value only there or later.
+
+    These are variables and attributes. When they were read, they held an unrecorded value, as of an earlier step.
+    """
     found: dict[str, None] = {}
     for user in users:
         known = {ITEM.sub("", read.spelled) for read in user.reads}
@@ -62,10 +68,10 @@ def unrecorded(record: Record, users: Iterable[Entry]) -> list[str]:
 
 
 def filled_lists(users: Sequence[Entry], values: Sequence[Entry]) -> list[str]:
-    """Return the lists that the program appends to and these lines read, if all of the values are in them.
+    """Return the lists that the program appends to and the lines of ``users`` read, if ``values`` are items of them.
 
-    Without ``values`` it is not known where the values are kept. A line then counts only if all unrecorded names that
-    it reads are such lists.
+    An entry of ``values`` is an item if its name is that of a list, such as ``kept.0``. Without ``values`` it is not
+    known where the values are kept. A line then counts only if all unrecorded names that it reads are such lists.
     """
     read = {name: None for user in users for name in _kept_in(user, is_alone=not values)}
     holding = [ITEM.sub("", own_name(value.name)) for value in values]
@@ -94,10 +100,10 @@ def _kept_in(user: Entry, *, is_alone: bool) -> list[str]:
 
 
 def detaching(record: Record, values: Sequence[Entry], users: Iterable[Entry]) -> str:
-    """Return the remedy that detaches values before the next step uses them again; empty if there are none.
+    """Return the remedy that detaches values before the next step uses them again; empty if there are no values.
 
-    A statement is written only if each value is known to be used again by its name. In ``h = torch.tanh(y)``, the value
-    may be kept in a list, and ``h`` may mean another value by the time the list is read.
+    The remedy is a statement if each value is known to be used again by its name, and a sentence otherwise. In ``h =
+    torch.tanh(y)``, the value may be kept in a list, and ``h`` may mean another value by the time the list is read.
     """
     used = [*users]
     spelled = [next(_spelled(record, value, used), "") for value in values]

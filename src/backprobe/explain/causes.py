@@ -1,9 +1,10 @@
-"""The causes that ``explain`` knows: the headline for each code, and the remedy under ``<code>_next``.
+"""Causes that ``explain`` knows: the headline by code, and under ``<code>_next`` the remedy.
 
-The kind of a finding is its code up to the first dot: ``inside.recorded`` is a special case of ``inside``. The fields
-in braces come from the recording: ``value`` is the entry whose gradient is missing, ``target`` is the value computed
-from it, ``text`` and ``call`` are parts of the line, and ``reason`` is the reason that the backend gives. Other fields
-are words of the framework (``framework_words.py``).
+Some codes also have a reason under ``<code>_why``. The kind of a finding is its code up to the first dot:
+``inside.recorded`` is a special case of ``inside``. The fields in braces come from the finding: usually, ``value`` is
+the entry whose gradient is missing, ``target`` is the value computed from it, ``text`` and ``call`` are parts of the
+line, and ``reason`` is the reason that the backend gives. A field that the finding does not give is a word of the
+framework (``framework_words.py``).
 """
 
 from __future__ import annotations
@@ -334,4 +335,4 @@ CAUSES = {
     "zero_derivative": "the derivative of {target} with respect to {value} that backward uses is 0",
     "zero_derivative_next": "{instead}",
 }
-"""The headlines and remedies of all causes, for every framework. A remedy also says what it changes."""
+"""The headlines, reasons and remedies of causes, by code, for every framework."""

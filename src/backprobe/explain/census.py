@@ -1,8 +1,8 @@
 """The census: parameters of optimizers and models that received no gradient, each with the reason.
 
-Where no line is found that cuts, three facts determine the reason: whether the module ran, whether it used another
-tensor instead, and whether the result was differentiated. The census also reports parameters whose gradients were
-cleared before the step, and parameters that no optimizer holds.
+Where no line is found that cuts, facts about the module determine the reason, such as whether it ran, whether it used
+another tensor instead, and whether the result was differentiated. The census also reports parameters whose gradients
+were cleared before the step, and tensors that no optimizer holds.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ MOST = 12  # the largest number of parameters that a finding lists
 
 
 def heading(training: Training) -> str:
-    """Say that all parameters got a gradient, or how many did not."""
+    """Say that all trained parameters got a gradient, or how many got none or had it cleared, or that none is trained.
+
+    The heading also counts the frozen parameters, if there are any.
+    """
     parameters, lost = plural(training.count, "parameter"), len(training.untrained) or len(training.cleared)
     trained = "trained_one" if training.count == 1 else "trained"
     if not training.count:
@@ -60,15 +63,20 @@ def trained_leaves(flow: Dataflow) -> set[int]:
 
 
 def _given(flow: Dataflow) -> set[int]:
-    # Return the inputs of a TensorFlow block whose gradient no tape of the program requested. The probe's own tape also
-    # watches data, so being watched does not show that such an input should be differentiated.
+    # Return the values of a TensorFlow block that no recorded value flows into, except those for which a tape of the
+    # program gave None. The probe's own tape also watches data, so being watched does not show that such a value should
+    # be differentiated.
     asked = {one.at for one in flow.record.none_given}
     is_watched = dialect_of(flow.record.framework).is_watched_by_tape
     return {at for at in range(len(flow.entries)) if is_watched and at not in asked and not flow.sources(at)}
 
 
 def with_parameters(flow: Dataflow, findings: Sequence[Finding]) -> list[Finding]:
-    """Join the findings about values and those about parameters, to one finding for each kind and line."""
+    """Join findings about parameters with ``findings``, those about values, if they have the same kind and line.
+
+    The result also has the other findings about parameters, and those about tensors that no optimizer holds and about
+    cleared gradients. Without a census, it has ``findings`` alone.
+    """
     training, framework = flow.record.training, flow.record.framework
     if training is None:
         return [*findings]
@@ -76,7 +84,7 @@ def with_parameters(flow: Dataflow, findings: Sequence[Finding]) -> list[Finding
     untrained = [one for one in training.untrained if one.ran is not ModuleRan.CUT_SHORT]
     unread = {one.name for one in untrained if one.ran is ModuleRan.NEVER_READ and not one.carriers}
     causes = [(cause, one) for one in untrained for cause in _causes(flow, one, len(unread) > 1)]
-    if not (causes or findings):  # no cause is known for any of the parameters
+    if not (causes or findings):  # no cause is known for any of the parameters, nor for any value
         causes = [(_unknown(flow, one.name), one) for one in untrained]
     groups = grouped(causes, lambda pair: _place(pair[0]))
     new = {_place(group[0][0]): _of_parameters(flow, group[0][0], [one for _, one in group]) for group in groups}
@@ -102,8 +110,8 @@ def _place(found: Finding) -> object:
 
 
 def _merged(found: Finding, of_parameters: Finding | None) -> Finding:
-    # Add parameters to a finding about a value, if they lack their gradient for the same reason, with the last fact
-    # about them: which optimizer holds them, if one does.
+    # Add parameters that lack their gradient for the same reason to a finding about a value, if there are any. Their
+    # last fact, usually the optimizer that holds them, is added if the finding does not have it.
     if of_parameters is None:
         return found
     held = [fact for fact in of_parameters.facts[-1:] if fact not in found.facts]
@@ -125,9 +133,9 @@ def _is_entry_alone(one: Untrained) -> bool:
 
 
 def _causes(flow: Dataflow, one: Untrained, are_several: bool) -> Iterator[Finding]:
-    # Yield the causes that keep the gradient from one parameter: cuts on the paths back to it, or else the causes that
-    # the facts about its module show. A parameter of which only its own entry is known is explained together with the
-    # other entries.
+    # Yield the causes that keep the gradient from one parameter: calls whose results are not used, and then a backward
+    # that returned None, cuts on the paths back to it, or else the causes that the facts about its module show. A
+    # parameter of which only its own entry is known is explained together with the other entries.
     if one.own is not None and flow.entries[one.own].status is GradStatus.OK:
         return  # the parameter has a gradient, though of another output
     yield from dropped_results(flow, one)
@@ -146,14 +154,14 @@ def _causes(flow: Dataflow, one: Untrained, are_several: bool) -> Iterator[Findi
 
 
 def _cutting(causes: Sequence[Finding]) -> list[Finding]:
-    # Return only the causes with a line that cuts. The other causes were also true in earlier iterations, in which the
-    # gradient arrived, so they are not the reason.
+    # Return the causes with a line that certainly cuts. The other causes may be true in iterations in which the
+    # gradient arrives, too.
     return [cause for cause in causes if not cause.known & Known.NO_CUT]
 
 
 def _by_facts(flow: Dataflow, one: Untrained, are_several: bool) -> Iterator[Finding]:
-    # Yield the causes that the three facts show: did the module run, is another tensor in its place, and was the result
-    # differentiated?
+    # Yield the causes that facts about the parameter and its module show, such as: did the module run, is another
+    # tensor in the parameter's place, and was the result differentiated? If they show none, yield an unknown cause.
     training = flow.record.training
     if training is not None and one.name in dict(training.twins):
         yield of_twins(flow, training.twins, one)
@@ -186,8 +194,8 @@ def _unknown(flow: Dataflow, name: str, facts: Sequence[str] = ()) -> Finding:
 
 
 def _by_others(flow: Dataflow, one: Untrained) -> Iterator[Finding]:
-    # Yield findings at the lines that created the tensors which the module used instead of its parameters. If these are
-    # unknown, use the lines that called the module.
+    # Yield findings at the lines that created the tensors which the module used instead of this parameter. If no such
+    # line is known, yield one finding, at the first call of the module.
     known = [flow.entries[at] for at in one.instead if flow.entries[at].source is not None]
     calls = [say("called_at", text=f"`{call.text}`", at=location(call.source)) for call in one.calls]
     for entry in known:
@@ -198,13 +206,13 @@ def _by_others(flow: Dataflow, one: Untrained) -> Iterator[Finding]:
 
 
 def dropped_results(flow: Dataflow, one: Untrained) -> list[Finding]:
-    """Return findings about the calls that used a parameter, but whose results are not used."""
+    """Return findings about calls that were given a value computed from a parameter, and whose results are not used."""
     return [said(flow, "dropped", one.name, call, known=Known.NOWHERE) for call in one.dropped]
 
 
 def _of_variable(flow: Dataflow, name: str) -> Iterator[Finding]:
-    # Yield findings at lines that read a variable of this name and cut it off, such as a global variable used in a
-    # function.
+    # Yield findings at lines on the way to an output that read a variable of this name and cut it off, such as a global
+    # variable used in a function.
     for at in sorted(flow.to_outputs):
         entry = flow.entries[at]
         for hidden in (*hidden_cuts(entry), *hidden_beside(entry)):
@@ -213,7 +221,7 @@ def _of_variable(flow: Dataflow, name: str) -> Iterator[Finding]:
 
 
 def _of_carrier(flow: Dataflow, at: int) -> Iterator[Finding]:
-    # Yield the reasons why no gradient arrives at an entry through which a parameter would get its gradient.
+    # Yield the causes why a parameter gets no gradient through this entry, which was computed from it.
     entry = flow.entries[at]
     # another finding reports the error itself
     if entry.status is GradStatus.BACKWARD_NOT_RUN and not entry.is_because("block_raised"):
@@ -271,7 +279,7 @@ def _unregistered(found: Sequence[Unregistered], framework: str) -> Iterator[Fin
 
 
 def constants(training: Training | None) -> list[str]:
-    """Return a note on tensors that models use, but that are neither parameters nor trained, if there are any.
+    """Return one note on the buffers and plain tensors that models use and nothing trains; empty if there are none.
 
     This may be intended.
     """

@@ -100,7 +100,7 @@ def _converted(kind: str, text: str) -> str:
 
 def _inside(flow: Dataflow, call: str, function: str, target: Entry) -> tuple[str, str]:
     # Return a code and the name of the function in which a value is lost. The code says which kind of function this is:
-    # inside a transformation, recorded, a partial, of a library, without source lines, or any other.
+    # inside a transformation, recorded, a partial, of a library, a lambda, without source lines, or any other.
     unseen = [read.spelled for read in target.reads if flow.entries[read.at].is_because("unseen_transform")]
     if unseen:
         return "inside.unseen", unseen[0].removesuffix("()")
@@ -117,8 +117,8 @@ def _inside(flow: Dataflow, call: str, function: str, target: Entry) -> tuple[st
 
 
 def _of_numbers(source: Entry, text: str, inside: str) -> str:
-    # Return the code that says what the line converts: to a list of numbers, an expression of the value, a value of
-    # several elements, or a value of one.
+    # Return the code for how the line makes numbers: it gives a list of them, or converts an expression that contains
+    # the value, a value of several elements, or a value of one element.
     if gives_list(text):
         return "number.list"
     if inside and inside != own_name(source.name):
@@ -218,8 +218,8 @@ def _is_of_library(function: str, target: Entry) -> bool:
 
 
 def _without_lines(target: Entry) -> str | None:
-    # If the line calls only functions of Python or of a framework, return the name of the last one, or an empty string
-    # if all are Python's. A probe of such functions would show nothing.
+    # If the line calls functions, and only those of Python or of libraries, return the name of the last one that is not
+    # Python's, or an empty string if all are. Otherwise return None. A probe of such functions would show nothing.
     calls = () if target.source is None else target.source.calls
     if not calls or not all(call in PYTHONS or call.partition(".")[0] in MODULES for call in calls):
         return None
@@ -248,7 +248,7 @@ def _facts(cut: Cut, source: Entry, target: Entry) -> list[str]:
 
 
 def _switched(flow: Dataflow, cut: Cut) -> list[str]:
-    # Return a fact with the line that disabled gradients around the cut, or around the call of the module.
+    # Return facts with the lines, if known, that disabled gradients around the cut, or around calls of the module.
     calls = [call for one in flow.record.used_at if one.at == cut.target for call in one.uses]
     lines = [call.switched for call in calls] or [cut.mention.line and switch_around(cut.mention.line)]
     return [say("switched_at", at=location(line)) for line in lines if line is not None]
@@ -282,7 +282,7 @@ def cuts_before(flow: Dataflow, at: int, cuts: Iterable[Cut]) -> list[Finding]:
 
 
 def _followed(flow: Dataflow, call: str) -> str:
-    # Return a function with recorded lines among those that a text calls, or passes as an argument.
+    # Return a function with recorded lines that a text calls or else names, as an argument; empty if there is none.
     scopes = {step for name in flow.record.names for step in strip(name).partition(":")[0].split("/")[1:]}
     handed = ["<lambda>" if word == "lambda" else word for word in re.findall(r"\w+", call)]
     return next((name for name in [*re.findall(r"(\w+)\(", call)[::-1], *handed] if name in scopes), "")
@@ -293,7 +293,8 @@ def _kind(cut: Cut, source: Entry, target: Entry, framework: str) -> str:
 
 
 def _by_edge(cut: Cut, source: Entry, target: Entry) -> str:
-    # The kind of a cut that the graph and the grad mode show, regardless of the text of the line.
+    # The kind of a cut that its edge, the statuses and the grad mode show; empty if the kind of use in the line's text
+    # decides.
     use = cut.mention.use
     if cut.is_silent:
         return "limited" if cut.is_limited else "silent"
@@ -310,7 +311,7 @@ def _by_edge(cut: Cut, source: Entry, target: Entry) -> str:
 
 
 def _by_outcome(cut: Cut, target: Entry, framework: str) -> str:
-    # The kind of a cut by its result, if the text of the line does not show the kind.
+    # The kind of a cut by its result, if the text of the line does not show the kind; "unknown" if that shows none.
     use = cut.mention.use
     if target.status is GradStatus.NOT_FLOAT:
         return "index" if target.op in POSITIONS else "not_float"
@@ -335,7 +336,7 @@ def _state(entry: Entry) -> str:
 def lost_beside(flow: Dataflow, mentions: Sequence[Mention]) -> list[str]:
     """Return notes on lines through which no gradient flows back, although it does on other paths.
 
-    This is often intended.
+    This is often intended. Of more than ``MOST`` notes, the last ones are only counted, in a note of their own.
     """
     lines: dict[tuple[str, str], dict[str, None]] = {}
     for mention in mentions:
@@ -348,7 +349,7 @@ def lost_beside(flow: Dataflow, mentions: Sequence[Mention]) -> list[str]:
 
 
 def part_of_line(mention: Mention, target: Entry) -> str:
-    """The part of a line that mentions the value, and the place of the line."""
+    """The part of a line that mentions the value, and the place of the line; without a line, the target's name."""
     line = mention.place or target.source
     return (
         repr(target.name)

@@ -1,6 +1,7 @@
 """The texts of ``explain`` for errors, for rebound names, and for gradients that the program read as None.
 
-As in ``text.py``, each code has a headline, and a remedy under the same code with ``_next``.
+As in ``causes.py``, the code of a cause has a headline, and usually a remedy under the same code with ``_next``. Other
+texts are facts, and parts of headlines and remedies.
 """
 
 from __future__ import annotations
@@ -119,6 +120,7 @@ ERRORS = {
     "none_read.given.because_next": "{instead}",
     "none_read.unknown": "{text} is None",
     "none_read.unknown_next": "",
+    # more errors, and causes that PyTorch's graph alone shows
     "not_scalar": "{value} is {described}, and only a single number has one gradient",
     "not_scalar_next": "{name}.sum().backward() or .mean(); {name}.backward(v) for a vector v",
     "no_rule": "{values} is computed by {operation}, which has no derivative in PyTorch",

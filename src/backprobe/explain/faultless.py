@@ -49,8 +49,8 @@ def without_fault(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> Ite
 
 
 def _combined(flow: Dataflow, unused: Set[int]) -> Iterator[str]:
-    # Yield notes on numbers that combine a differentiated number with one that nothing differentiates, such as a loss
-    # with a penalty, where only the loss was returned.
+    # Yield notes on unused scalars that combine a value of which an output was computed with another unused scalar,
+    # such as a loss with a penalty, where only the loss was returned.
     numbers = {at for at in unused if flow.entries[at].shape == () and not is_of_update(flow, at)}
     for at in sorted(numbers):
         own, others = flow.edges[at].keys() & flow.to_outputs, flow.edges[at].keys() & numbers
@@ -61,8 +61,8 @@ def _combined(flow: Dataflow, unused: Set[int]) -> Iterator[str]:
 
 
 def _of_no_use(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> dict[str, Collection[int]]:
-    # Group values with a history from which no output is computed, by the code of the note on them. A call that
-    # differentiates with respect to a value does not count as a use of the value.
+    # Group by the code of their note: values whose numbers no output uses, values that the graph shows to be cut off,
+    # and values whose gradient was not requested.
     asked = {one.at for one in flow.record.none_given}
     derived = {at for at in lost if at in flow.derived and at not in asked}
     in_graph = {at for at in lost if flow.entries[at].is_because(*CUT_IN_GRAPH)}
@@ -90,8 +90,8 @@ def _of_no_gradient(flow: Dataflow, missing: Sequence[int]) -> dict[str, Collect
 
 
 def _made_at(flow: Dataflow, at: int) -> str:
-    # Return the line of a scalar that has a history but is not used; empty for any other value. The program may have
-    # meant the scalar as a part of the loss.
+    # Return the line of a scalar that has a history but no path to the output; empty for any other value. The program
+    # may have meant the scalar as a part of the loss.
     entry = flow.entries[at]
     is_number = entry.status is GradStatus.NOT_CONNECTED and entry.shape == ()
     return f" ({path(entry.source.file, entry.source.line)})" if is_number and entry.source is not None else ""
@@ -106,7 +106,7 @@ def _versions(record: Record) -> Mapping[str, Sequence[int]]:
 
 
 def _spelled(full: str, versions: Mapping[str, Sequence[int]], among: Set[int]) -> str:
-    # Return a name without its count, unless one of its versions is missing from ``among``.
+    # Return a name without its counts if all of its versions are in ``among``, and else with them.
     name = strip(full).removeprefix(":")
     return name if all(other in among for other in versions.get(name, ())) else full.removeprefix(":")
 
@@ -128,7 +128,10 @@ def is_of_update(flow: Dataflow, at: int) -> bool:
 
 
 def replaced_leaves(flow: Dataflow) -> set[int]:
-    """Return the leaves that were written later, or of which any version got a gradient: all are one parameter."""
+    """Return the leaves that were written later, or that share a name with a leaf that got a gradient.
+
+    Counts in names do not matter: the versions are one parameter.
+    """
     trained = {strip(e.name) for e in flow.entries if e.is_leaf and e.status is GradStatus.OK}
     return {
         at

@@ -102,8 +102,8 @@ def _expression(entry: Entry) -> str:
 def note(failure: Failure, record: Record, captured: Sequence[int], in_place: Collection[str] = ()) -> str | None:
     """Return the note on an error, or None. ``captured`` maps the failure's values to positions of entries.
 
-    ``in_place`` are the paths of modules that are configured to write in place. The result is None if the error's own
-    message already says all that is known.
+    ``in_place`` are the paths of modules that are configured to write in place. The result is None if nothing is known
+    beyond the error's own message.
     """
 
     if failure.kind == "none_given":
@@ -165,7 +165,8 @@ def _lines(context: FailureContext) -> Parts:
 
 
 def _refused(context: FailureContext) -> str | None:
-    # The note on a forbidden in-place write, with the tensor that was to be written and the line.
+    # The note on a forbidden in-place write, with the tensor that was to be written and the line. Returns None if
+    # neither the tensor nor a module is known.
     failure = context.failure
     module = shorten(failure.module)
     if not context.values and not module:
@@ -220,7 +221,8 @@ def _without_writing(context: FailureContext, modules: Sequence[str]) -> str:
 
 
 def _detaching_carried(context: FailureContext) -> str:
-    # The statement that detaches values carried from one step into the next, if there are any.
+    # The remedy that detaches values carried from one step into the next; empty if there are none, or if the failure
+    # has no lines.
     carried = [entry for entry in context.carried if is_bound_again(context.record, entry)]
     using = [user for entry in carried for user in users_of(context.record, entry)]
     return detaching(context.record, carried, using) if context.failure.lines and carried else ""
@@ -242,7 +244,7 @@ def _without_write_at(context: FailureContext, sources: Sequence[Source]) -> str
 
 
 def _viewed(context: FailureContext, written: Sequence[str]) -> str:
-    # The value that backward needs, if the program wrote to a view of it under another name; else empty.
+    # The spelling of the value that backward needs, if the program wrote to a view of it under another name; or empty.
     value = next(iter(context.values), None)
     others = [entry for entry in context.writers if value is not None and strip(entry.name) != strip(value.name)]
     spelled = {own_name(name) for entry in others for name in (entry.name, *entry.aliases)}
@@ -252,7 +254,7 @@ def _viewed(context: FailureContext, written: Sequence[str]) -> str:
 
 
 def written_name(statement: str) -> str:
-    """Return the name that a statement writes to in place; empty if the statement shows no such write.
+    """Return the first name that a statement writes to in place; empty if none is found in its text.
 
     >>> written_name("h[:, 0] = 0"), written_name("h += x"), written_name("h.mul_(2)"), written_name("y = f(h)")
     ('h', 'h', 'h', '')
@@ -279,7 +281,7 @@ def written_name(statement: str) -> str:
 
 
 def _module(record: Record, entry: Entry) -> str:
-    # The path of the module that returned an entry, if no line of the program did.
+    # The path of the module that returned an entry; empty if a line of the program binds the entry.
     if entry.source is not None and package(entry.source.file) is None:
         return ""
     names = [strip(full) for full, at in record.names.items() if record.entries[at] is entry]
@@ -328,7 +330,7 @@ def _once_more(context: FailureContext) -> tuple[str, dict[str, str]]:
 
 
 def _of_values(code: str, context: FailureContext) -> tuple[str, dict[str, str]]:
-    # The fields of a remedy that detaches all the values, if each of them can be spelled.
+    # The code and the fields of a remedy that detaches all the values; both are empty if one cannot be spelled.
     names = [spelling(context.record, value) for value in context.values]
     if not names or not all(names):
         return "", {}

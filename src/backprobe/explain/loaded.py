@@ -35,7 +35,8 @@ def loaded(flow: Dataflow, at: int) -> Iterator[Finding]:
 def loaded_steps(flow: Dataflow, lost: Iterable[int]) -> list[Finding]:
     """Return findings at lines that load differentiated tensors into a module, one for each line.
 
-    A loaded tensor that was not computed from gradients, such as a moving average, is no problem.
+    Only tensors with gradients taken with ``create_graph=True`` among their sources count: to load others, such as a
+    moving average, is no problem.
     """
     found = [
         one for at in sorted(lost) if flow.has_history(at) and _is_of_gradients(flow, at) for one in loaded(flow, at)
@@ -54,9 +55,9 @@ def _loading(line: Source, name: str, loading: Sequence[str]) -> Source | None:
 
 
 def lines_below(line: Source) -> Iterator[Source]:
-    """Yield the lines below a given one, up to the next function or class outside of its block, fewer than ``MOST``.
+    """Yield fewer than ``MOST`` lines below a given one, up to the next function or class outside of its block.
 
-    Yields none if the file has changed since.
+    Yields none if that line of the file no longer has its text.
     """
     if linecache.getline(line.file, line.line).strip() != line.text.strip():
         return

@@ -25,7 +25,7 @@ def leaf_in(expression: str) -> str:
 
 
 def made_a_leaf(expression: str) -> str:
-    """Return the expression rewritten so that the whole result becomes the leaf; empty if it creates no leaf.
+    """Return the expression rewritten so that the whole result becomes the leaf; empty if ``leaf_in`` finds no leaf.
 
     >>> made_a_leaf("torch.rand(4, requires_grad=True) * 0.1"), made_a_leaf("nn.Parameter(torch.ones(3)).cuda()")
     ('(torch.rand(4) * 0.1).requires_grad_()', 'nn.Parameter(torch.ones(3).cuda())')
@@ -61,7 +61,7 @@ def _is_flag(keyword: ast.keyword) -> bool:
 
 
 def _without(leaf: ast.Call) -> str:
-    # The text of what a call makes a leaf of; of a call with the flag, the same call without the flag.
+    # The text of the expression that a call turns into a leaf; for a call with the flag, the call without the flag.
     if _name(leaf) == METHOD and isinstance(leaf.func, ast.Attribute):
         return ast.unparse(leaf.func.value)
     if _name(leaf) == PARAMETER and leaf.args:

@@ -48,7 +48,7 @@ After = dict[int, int | None]
 
 
 def explain_missing(flow: Dataflow, entry: Entry) -> Report:
-    """The report with all causes that keep the gradient from one entry."""
+    """The report with the causes that keep the gradient from one entry, as far as the recording shows them."""
     at, beside = flow.position[entry.name], []
     if entry.status is GradStatus.NOT_CONNECTED:
         findings = not_connected(flow, at)
@@ -81,7 +81,8 @@ def taken_away(flow: Dataflow, at: int) -> list[Finding]:
 
 
 def _cut(flow: Dataflow, at: int, after: After) -> list[Finding]:
-    # Return every cut on a path to an output, and every value on such a path that ``replace=`` has replaced.
+    # Return findings on the cuts on paths from the value to an end, except updates, and on the values computed from it
+    # that ``replace=`` has replaced.
     replaced = {mention.target: mention for mention in flow.replaced(after)}
     return [
         about(
@@ -104,8 +105,8 @@ def _is_update(flow: Dataflow, at: int, cut: Cut) -> bool:
 
 
 def _in_graph(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    # Yield the cutting operations that the framework's graph shows on every path to the output. The graph knows more
-    # than the recording.
+    # Yield a finding if the framework's graph shows what cuts every path to the output: operations, or a gradient
+    # function of the program. The graph knows more than the recording.
     entry = flow.entries[at]
     if entry.why is not None and entry.is_because(*CUT_IN_GRAPH):
         operations = entry.why.fields.get("operations")
@@ -140,7 +141,8 @@ def _differentiated(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 
 def _not_run(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    # Yield a finding if the entry is a parameter of a module that did not run, or of a submodule of such a module.
+    # Yield a finding if the entry is a parameter that no recorded value uses, of a module that did not run, or of a
+    # submodule of such a module.
     above = flow.modules_above(at) if len(after) == 1 else ()
     idle = next((flow.entries[one] for one in above if flow.entries[one].status is GradStatus.NOT_EXECUTED), None)
     if idle is not None:
@@ -151,7 +153,7 @@ def _not_run(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 
 def _not_taken(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    # Yield a finding if every use of the entry is in a branch that was not taken.
+    # Yield a finding if every path of uses from the entry leads into a branch that was not taken.
     idle, pending, seen = list[int](), [at], {at}
     while pending:
         following = flow.consumers[pending.pop()]
@@ -173,14 +175,15 @@ def _written_since(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 
 def _left_out(flow: Dataflow, at: int, after: After) -> list[Finding]:
-    # Used if no cut is found: return findings on the first line, on a path to an output, that mentions the value but
-    # may not use it.
+    # Used if no cut is found: return the finding on the first line, on a path to an output, that mentions the value, or
+    # one computed from it, but may not use it.
     return cut_findings(flow, at, flow.left_out(at))
 
 
 def _out_of_sight(flow: Dataflow, at: int, after: After) -> list[Finding]:
-    # Return the cuts of values that leave a function and of closure variables: their path to the output is only partly
-    # recorded.
+    # Return cuts whose path to the output is only partly recorded: those whose result leaves a function; else those
+    # before an unnamed output; else those before a name that was not selected; else those of unrecorded values, such as
+    # closure variables.
     dead = [cut for cut in flow.among({*after}) if flow.entries[cut.target].status in LINES_OF_THEIR_OWN]
     left = [cut for cut in dead if _leaves(flow, cut.target)]
     if left:
@@ -278,7 +281,8 @@ def _made_again(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 
 def _other_call(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    # Yield a finding that names another entry from a later or earlier run of the same code, which has a gradient.
+    # Yield a finding that names the entries which have the same name with another count, and a gradient, as from
+    # another run of the same code.
     entry = flow.entries[at]
     others = [
         one.name
@@ -298,7 +302,8 @@ def _other_call(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 
 def _called(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    # Yield findings at lines that use the return values of modules, if the recording ends there.
+    # Yield findings at lines that use the value, or one computed from it, if no recorded value shows that use: lines of
+    # a block that use the return values of modules, or parameters.
     used = {one.at: one.uses for one in flow.record.used_at if one.uses[0].mode != HOOK}
     for end in after if used else ():
         for call in used.get(end, ()):
@@ -307,7 +312,8 @@ def _called(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 
 def _cut_before(flow: Dataflow, at: int, after: After) -> list[Finding]:
-    # The cutting lines among the statements that receive the value, if the recording ends there.
+    # The cuts of the value, and of values computed from it, if the last recorded value after the cut is received by a
+    # statement that is not recorded.
     after = flow.after(at, to_leaves=False)
     cuts = [cut for cut in flow.among({*after}) if cut.mention.use.kind and _is_passed_on(flow, cut.target)]
     return cut_findings(flow, at, cuts)
@@ -341,7 +347,7 @@ def _unused(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 def _leading_nowhere(flow: Dataflow, at: int, end: int, chain: tuple[str, ...], facts: Sequence[str]) -> Finding:
     # Make the finding at the statement that received the last recorded value and passed nothing on; without such a
-    # statement, at the line of that value.
+    # statement, or if not every name was selected there, at the line of that value.
     entry, last = flow.entries[at], flow.entries[end]
     if _is_partial(flow, end):
         return about(flow, "unknown.selection", entry, last.source, chain=chain, facts=facts)

@@ -20,7 +20,7 @@ from backprobe.record.training import APPLIED, CHECKPOINT, ModuleCall
 
 
 def of_call(flow: Dataflow, name: str, call: ModuleCall) -> Finding:
-    """Make the finding about a line that calls a module, by how the line uses the result."""
+    """Make the finding about a line that calls a module, by the call's mode, or by how the line uses the result."""
     if call.mode == CHECKPOINT:
         return said(flow, "checkpoint", name, call)
     if call.mode == APPLIED:
@@ -82,7 +82,7 @@ def said(
 
 
 def _bound(call: ModuleCall) -> str:
-    # The name that a statement binds to the result, if it is a single new name.
+    # The name that a statement binds to the result, if it is a single new name; else the words "the result".
     match parsed(call.source.statement):
         case ast.Module(body=[ast.Assign(targets=[ast.Name(id=name)])]) if name != call.text:
             return repr(name)

@@ -30,7 +30,7 @@ MADE = (str(WhyEmpty.COMPUTED), "made_of_leaf")
 
 FEW = 3  # the most names that a remedy spells out, and the most causes that a finding gives
 THERE = (WhyEmpty.COMPUTED, WhyEmpty.ITEM, WhyEmpty.CLEARED, WhyEmpty.RETAINED_LATE)
-"""For these reasons, the report says that the gradient exists."""
+"""For these reasons, the report says where the gradient is, if the recording has it."""
 
 BECAUSE = (WhyEmpty.COMPUTED, WhyEmpty.FROZEN, WhyEmpty.NOT_REACHED, WhyEmpty.GIVEN)
 """For these reasons, the recording may show a cause and a remedy."""
@@ -44,7 +44,8 @@ LATER = (WhyEmpty.NOT_RUN, WhyEmpty.NOT_REACHED)
 
 @dataclass(frozen=True)
 class _Read:
-    # A read of a gradient, the entry of the tensor if there is one, and the leaf that had this name before, if any.
+    # A read of a gradient, the entry of the tensor if there is one, and, for some codes, the leaf that had its name
+    # before.
     one: NoneRead
     code: str
     entry: Entry | None
@@ -97,7 +98,8 @@ def _text(read: _Read) -> str:
 
 
 def _read(flow: Dataflow, one: NoneRead) -> _Read:
-    # The read. Its code becomes more special if the source line shows that the name is not bound to a leaf.
+    # The read. Its code becomes more special if the recording shows how its name came to hold the tensor: by an
+    # expression that makes an unnamed leaf, or in place of a leaf.
     code, entry = str(one.why), None if one.at is None else flow.entries[one.at]
     if entry is None or one.at is None:
         return _Read(one, code, entry)
@@ -185,7 +187,8 @@ def _values(each: Sequence[_Read]) -> list[str]:
 
 
 def _calls(names: Sequence[str], call: str) -> str:
-    # Return a call of this method on each tensor, as the program would write it.
+    # Return calls of this method on the first ``FEW`` tensors, as the program would write them, and the number of the
+    # others. If one has no name, the words are for all of them.
     if not all(names):
         return f"{call} on it"
     more = f"; and so for {len(names) - FEW} more," if len(names) > FEW else ""
@@ -199,7 +202,7 @@ def _spelled(record: Record, read: _Read) -> str:
 
 
 def _seen(record: Record, read: _Read, arrays: Arrays) -> list[str]:
-    # Return the facts: the lines involved, and that the recording has the gradient.
+    # Return the facts: the lines involved, and where the recording has the gradient, if it does.
     cause, entry = read.one.cause, read.entry
     found = [] if cause is None else [say(f"none_read_by.{read.one.why}", at=location(cause))]
     if entry is not None and entry.source is not None and read.code in MADE:
@@ -218,14 +221,14 @@ def _seen(record: Record, read: _Read, arrays: Arrays) -> list[str]:
 
 
 def _held(entry: Entry) -> list[tuple[str, object]]:
-    # The gradients of an entry, each with the expression that reads it: one, or one for each output.
+    # The gradients that an entry has, each with the expression that reads it; of several outputs, one for each.
     if entry.is_of_several:
         return [(f"rec[{entry.name!r}].grads[{key!r}]", gradient) for key, gradient in entry.grads.items()]
     return [(f"rec[{entry.name!r}].grad", entry.held_grad)] if entry.status is GradStatus.OK else []
 
 
 def _number(gradient: object, arrays: Arrays) -> str:
-    # Return a gradient as text: its numbers if they are few, else its shape and norm.
+    # Return a gradient as text: its numbers if they are few, else its shape and, if it is finite, its norm.
     known = arrays.summary(gradient)
     if known is not None and known.size <= SMALL:
         return arrays.to_text(gradient)

@@ -62,7 +62,10 @@ def _reads(statement: ast.AST, name: str) -> bool:
 
 
 def frozen_parts(record: Record) -> list[tuple[str, str]]:
-    """The fact that no recorded leaf requires a gradient; empty if some value has a history, or no leaf is frozen."""
+    """The fact that no recorded leaf requires a gradient, and the remedy.
+
+    Empty if some value has a history, or if no leaf is frozen.
+    """
     leaves = [one.name for one in record.entries if one.status is GradStatus.FROZEN and one.name in record.names]
     if not leaves or any(one.status in HISTORY for one in record.entries):
         return []

@@ -13,7 +13,7 @@ from backprobe.source.syntax_nodes import parents
 
 
 def look_at(flow: Dataflow, line: Source | None) -> str:
-    """The remedy to print the values that a line reads, spelled as in the line."""
+    """The remedy to print the values that a line reads, spelled as in the line; or a recording, if none is known."""
     names = [] if line is None else [*dict.fromkeys([*_recorded(flow, line)] or [*_spelled(line)])]
     return say("look", names=", ".join(names)) if names else say("look_whole")
 

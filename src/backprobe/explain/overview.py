@@ -1,4 +1,4 @@
-"""The report on a whole recording: every cause of missing gradients once, with the gradients it explains."""
+"""The report on a whole recording: the causes of missing gradients, each once, with the gradients it explains."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ SAMPLING = ("normal", "bernoulli", "poisson")
 
 
 def explain_all(flow: Dataflow) -> Report:
-    """Report every cause in a recording once, with the names whose gradients are missing because of it.
+    """Report each cause found in a recording once, with the names whose gradients are missing because of it.
 
     Leaves that got their gradient, and leaves that need none, are left out.
     """
@@ -150,9 +150,8 @@ def _sampled(flow: Dataflow) -> list[str]:
 
 
 def _noted(record: Record) -> list[str]:
-    # Return the recording's notes on cases that may be intended: gradients of zero from a backward that the program
-    # defines, and from functions called by it; parameters removed from the graph; loops over datasets; functions passed
-    # to a library.
+    # Return the recording's notes on cases that may be intended, such as gradients of zero from a backward that the
+    # program defines, parameters removed from the graph, loops over datasets, and functions passed to a library.
     codes = (
         "zero_by_hand",
         "zero_behind",
@@ -185,7 +184,8 @@ def _counted(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> str:
 
 
 def _may_have_one(entry: Entry, is_any: bool) -> bool:
-    # Can the value have a gradient? Inputs, labels and counters cannot, unless nothing in the recording has one.
+    # Can the value have a gradient? Values that are no tensors, such as counters, and integers cannot. Frozen values,
+    # such as inputs and labels, count only if nothing in the recording has a gradient.
     if entry.status in (GradStatus.NOT_TENSOR, GradStatus.NOT_EXECUTED) or is_of_whole_numbers(entry):
         return False
     if entry.is_because("is_gradient", OF_GRADIENTS, *NOT_ASKED):
@@ -302,7 +302,7 @@ def _are_leaves_reached(flow: Dataflow, lost: set[int]) -> bool:
 
 
 def _has_run(flow: Dataflow, missing: Sequence[int]) -> bool:
-    # Did any backward pass run? If so, each entry that backward did not reach has its own reason.
+    # Does an entry have a gradient, so that a backward pass has run? Each entry without one then has its own reason.
     return len(missing) < len(flow.entries)
 
 
@@ -360,8 +360,8 @@ def _is_of_library(line: Source | None) -> bool:
 
 
 def _inside(found: Finding, names: Sequence[str], missing: str) -> Finding:
-    # Add to the finding the names that lack a gradient because of it, and the module that contains all of them, if
-    # there is one.
+    # Add to the finding the names that lack a gradient because of it. If its line is a library's, add the module that
+    # contains all of ``names``, if there is one.
     common = common_path(split(strip(name))[0] for name in names)
     if common and _is_of_library(found.source):
         found = with_fact(found, say("inside_module", module=repr(common)))
@@ -381,8 +381,8 @@ def _is_leaf(flow: Dataflow, at: int) -> bool:
 
 
 def _returned_beside(flow: Dataflow) -> set[int]:
-    # Return the values that a function returns besides the differentiated output, such as the new state of an
-    # optimizer.
+    # Return the values that the recorded function returns besides the differentiated output, such as the new state
+    # of an optimizer.
     returned = {at for full, at in flow.record.names.items() if strip(full).startswith(":return")}
     return returned - set(flow.record.outputs)
 

@@ -68,7 +68,7 @@ def _overwritten(flow: Dataflow, at: int) -> list[Finding]:
 
 def _zero(flow: Dataflow, at: int, arrays: Arrays) -> list[Finding]:
     # Find where a gradient that is zero everywhere became zero: at the nearest later values that have a nonzero
-    # gradient.
+    # gradient, at a sum of contributions that may cancel, or at a cut inside a loop.
     if not is_zero(arrays, flow.entries[at].held_grad):
         return []
     found: list[Finding] = []

@@ -49,8 +49,8 @@ def explain_in_each(record: Record, name: str, explain: Callable[[Record], Repor
 
 
 def _hung(reports: Mapping[str, Report]) -> Iterator[Finding]:
-    # Yield the findings of all outputs about one value. A bad gradient that the program computed itself is placed below
-    # the finding on its birth in that backward pass.
+    # Yield the findings of all outputs, each once. A bad gradient that the program computed itself is placed below the
+    # finding on its birth in that backward pass.
     causes: dict[str, str] = {}
     for report in reports.values():
         began = next((one.headline for one in report.of_kind("born_backward") if not one.cause), "")

@@ -1,7 +1,7 @@
-"""The texts of ``explain``: a sentence for each code. All findings but those about NaN and Inf are made here.
+"""The texts of ``explain``, one for each code, and the function that makes findings of them.
 
-If ``SENTENCES`` has both a code and the code with ``_next``, it is a cause (``causes.py``): its headline and its
-remedy.
+Findings about NaN and Inf have texts of their own. If ``SENTENCES`` has both a code and the code with ``_next``, these
+are the headline and the remedy of a cause.
 """
 
 from __future__ import annotations

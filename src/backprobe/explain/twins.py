@@ -16,7 +16,10 @@ from backprobe.record.training import Untrained
 
 
 def of_twins(flow: Dataflow, twins: Sequence[tuple[str, str]], one: Untrained) -> Finding:
-    """Make the finding on parameters of an equal model, at the line that created the model again."""
+    """Make the finding on parameters of an equal model, at the line that created the model again, if it is found.
+
+    Otherwise the finding is at the optimizer's step, if that is known.
+    """
     ran = [name for _, name in twins]
     model = common_path(name.rpartition(".")[0] for name in ran)
     step = one.calls[0].source if one.calls else None

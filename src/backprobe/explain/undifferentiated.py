@@ -21,8 +21,9 @@ CUT = (GradStatus.DETACHED, GradStatus.NO_GRAD, GradStatus.NOT_FLOAT, GradStatus
 def undifferentiated(flow: Dataflow, findings: Sequence[Finding] = ()) -> list[Finding]:
     """Return why the block was not differentiated, after findings on the lines that cut off the last value.
 
-    Lines named in ``findings`` are not repeated. If there are such lines, an error is not repeated either, because
-    these lines already explain that there was nothing to differentiate.
+    Lines named in ``findings`` are not repeated. If there are ``findings``, the reason is left out, because they
+    explain that there was nothing to differentiate, unless the note on it quotes an error. In a script, the lines that
+    cut are enough. Empty if the block was differentiated.
     """
     why = next((note for note in flow.record.notes if note.code == CODE), None)
     if why is None:
@@ -51,7 +52,7 @@ def is_undifferentiated(record: Record) -> bool:
 
 
 def last_cut(record: Record) -> list[Finding]:
-    """Return findings on the lines that cut off the value computed last."""
+    """Return findings on the lines that cut off the value computed last; empty if nothing cut it off."""
     flow = Dataflow.of(record, has_run=False)
     last = next((at for at in reversed(range(len(flow.entries))) if flow.sources(at)), None)
     if last is None or flow.entries[last].status not in CUT:

@@ -1,4 +1,4 @@
-"""Gradients that the program requested from its own tape and received as None."""
+"""Gradients that the program requested from its own tape, or with ``tf.gradients``, and received as None or zeros."""
 
 from __future__ import annotations
 
@@ -52,9 +52,10 @@ CUT_BY = {
 
 
 def none_given(record: Record, name: str | None = None, findings: Sequence[Finding] = ()) -> list[Finding]:
-    """Return findings about gradients that the program's own tapes did not give, for one entry or for all.
+    """Return findings about gradients that the program's own tapes did not give, for one entry or for all entries.
 
-    With ``name=None`` each cause is reported once for all entries. Lines named in ``findings`` are not repeated.
+    With ``name=None`` each cause is reported once for all entries. Lines named in ``findings`` are not repeated, and
+    gradients whose absence another finding explains are left out.
     """
     asked = [one for one in record.none_given if name in (None, one.name) and not _is_explained(record, one)]
     groups = grouped(asked, lambda one: (one.source, one.why, one.outside, _operations(one), one.targets))

@@ -16,7 +16,10 @@ Rules = Sequence[tuple[object, str, Sequence[str]]]
 
 
 def explain_tensor(facts: GraphFacts, name: str, loss: str, named: Callable[[Any], str], framework: str) -> Report:
-    """Return the report on why a tensor has no gradient. ``named`` returns the caller's name of a tensor, or ""."""
+    """Return the report on whether a tensor gets a gradient of a loss, and if not, why.
+
+    ``named`` returns the caller's name of a tensor, or "".
+    """
 
     def leaves(tensors: Sequence[Any]) -> str:
         return listed([named(one) or f"a leaf of shape {tuple(one.shape)}" for one in tensors]) or "no leaf"

@@ -27,12 +27,12 @@ class Finding:
     with None for an entry without a line; only reports on a recording have them. ``remedy`` says what to write instead
     and what that changes. It is empty if nothing is known to help.
 
-    ``fields`` are the parts of the headline that come from the recording, by their meaning. ``cause`` is the headline
-    of the finding that this one follows from; this one is then printed below it. ``lost`` are the names of parameters
-    that have no gradient because of the finding. ``consequence`` is a short text printed after the headline. ``tried``
-    are the results of experiments in which the program ran again with a change, a sentence each. ``edits`` are changes
-    of the program's text with which gradients arrive and outputs stay the same. ``known`` are facts about the cause
-    that no sentence states.
+    ``fields`` are texts by their meaning, mainly the parts of the headline that come from the recording. ``cause`` is
+    the headline of the finding that this one follows from; this one is then printed below it. ``lost`` are the names of
+    parameters that have no gradient because of the finding. ``consequence`` is a short text printed after the headline.
+    ``tried`` are the results of experiments in which the program ran again with a change, a sentence each. ``edits``
+    are changes of the program's text that were tried and helped: gradients arrived and outputs stayed the same, or NaN
+    and Inf were gone. ``known`` are facts about the cause that no sentence states.
 
     >>> import torch, backprobe as bp
     >>> finding = bp.explain(bp.probe(lambda x, w: x.detach() * w)(2.0, 3.0), "x").findings[0]
@@ -93,8 +93,8 @@ class Finding:
         return f"{headline}{sign} {self.consequence}" if self.consequence else headline
 
     def _shortened(self, before: str, most: int) -> str:
-        # Return the title in one line after these words. If it is too long, the consequence is kept, without the names
-        # in it.
+        # Return the title in one line after these words. If it is too long, the headline is cut, and the consequence is
+        # kept without the names in it.
         whole = before + " ".join(self._title(None).split())
         end = shorten(f": {self.consequence.partition(' (')[0]}", most // 2) if self.consequence else ""
         return whole if len(whole) <= most else shorten(before + self.headline, most - len(end)) + end

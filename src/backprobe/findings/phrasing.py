@@ -65,7 +65,7 @@ def folded(names: Sequence[str]) -> list[tuple[str, int]]:
     """Fold names into patterns that match exactly these names, each with the number of names that it matches.
 
     The patterns are in the order of their first names. ``record.patterns.expanded`` reverses the folding. A name of a
-    single part, such as ``u``, is not folded.
+    single part, such as ``u``, is not folded, and no name is if one occurs twice.
 
     >>> folded(["h.0.q", "h.1.q", "h.0.k", "h.1.k", "wte", "h.2.q"])
     [('h.{0,1}.{q,k}', 4), ('wte', 1), ('h.2.q', 1)]
@@ -167,6 +167,8 @@ def places(sources: Iterable[Source | None]) -> Where:
 
 def placed(headline: str, source: Source | None, where: Where = short) -> str:
     """Return a headline with its place inserted: after the code that it quotes from the line, or else before any colon.
+
+    The headline is returned as it is if there is no line, or if it already has the place.
 
     >>> placed("`h.detach()` cuts 'k' off from 'h'", Source("train.py", 3, "k = h.detach()"))
     "`h.detach()` at train.py:3 cuts 'k' off from 'h'"

@@ -111,7 +111,7 @@ class Report(Printed):
           `x.detach()` at ... cuts 'return' off from 'x'
         ...
 
-        With ``strict`` it also raises if not everything could be judged, when ``complete`` is False.
+        With ``strict`` it also raises if not everything could be judged, that is, if ``complete`` is False.
         """
         __tracebackhide__ = True  # pytest then shows the line of the test instead of this line
         if not self.ok or (strict and not self.complete):

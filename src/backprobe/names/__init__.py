@@ -41,8 +41,9 @@ def names(target: Any, pattern: str | Sequence[str] = "**", *, backend: BackendN
     ``{0,1}.{query,key}.bias`` can both be given to ``bp.probe``. A name from the source may belong to a line that does
     not run, or its value may not be a tensor. Its entry in a recording then says so.
 
-    Each module and parameter is listed once, by the path that a recording prints. Further paths without a private
-    segment are listed with the remark ``same as ...``, and the others are counted in a note; all of them are names.
+    Each module and parameter is listed once, by the path that a recording prints. A module's further paths are listed
+    with the remark ``same as ...``, without what is below them; those with a private segment are only counted, in a
+    note. ``bp.probe`` accepts all of these paths.
 
     ``pattern`` is a pattern of names or a list of patterns, as in ``bp.probe``; ``"**"`` selects everything.
     ``backend`` is only needed if ``after`` runs a function whose arguments do not show its framework.
@@ -51,7 +52,7 @@ def names(target: Any, pattern: str | Sequence[str] = "**", *, backend: BackendN
     containers, called functions, and modules that the model creates in its first run.
 
     Raises NothingMatched for a pattern that matches nothing, BadOption for a target that is neither a function nor a
-    model, and the errors of ``probe`` for a target that it does not accept.
+    model, Unsupported for a graph of TensorFlow, and the errors of ``probe`` for a target that it does not accept.
     """
     if find_program(backend, target, None) is not None:
         raise Unsupported(

@@ -37,7 +37,7 @@ class Names(Printed, Sequence[str]):
 
     @classmethod
     def of(cls, target: Any, pattern: str | Sequence[str], backend: str | None) -> Names:
-        """The names of a target, before it runs. Raises NothingMatched."""
+        """The names of a target, before it runs. Raises NothingMatched, and the errors of a probe."""
         found, others, notes = read(target, backend, operations=_asks_operations(pattern))
         return cls._chosen(target, pattern, found, others, backend, notes)
 

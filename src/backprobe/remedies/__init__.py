@@ -36,7 +36,7 @@ class TrialOutcome:
 
     arrived: frozenset[str] = frozenset()
     change: float | None = 0.0
-    """The largest change of an output, relative to its largest number; None if an output has another shape."""
+    """The largest change of an output, relative to its largest number; None if the outputs cannot be compared."""
 
     places: Sequence[tuple[str, int]] = ()
     """The lines that cut off gradients or raised an error in this run."""
@@ -45,7 +45,7 @@ class TrialOutcome:
 
     @property
     def is_close(self) -> bool:
-        """Are the outputs unchanged, up to rounding?"""
+        """Are the outputs unchanged, except for differences up to ``CLOSE``?"""
         return self.change is not None and self.change <= CLOSE
 
 
@@ -63,7 +63,7 @@ class WantedGradients:
         return edits_of(finding, every)
 
     def edits_at(self, file: str, line: int) -> Sequence[Edit]:
-        """The candidate edits at a line of a user's file."""
+        """The candidate edits at a line of a user's file; none for a file of a library."""
         return edits_at(file, line, names_of(file), self.trials.backend.edits) if package(file) is None else []
 
     def outcome(self, edits: tuple[Edit, ...]) -> TrialOutcome | None:
@@ -110,7 +110,10 @@ def edits_of(finding: Finding, every: Sequence[Edit]) -> Sequence[Edit]:
 
 
 def changed(before: Record, after: Record, backend: Backend) -> float | None:
-    """The largest change of an output, relative to its largest number; None if an output has another shape."""
+    """The largest change of an output, relative to its largest number; None if the outputs cannot be compared.
+
+    That is the case if their number or a shape differs, or if numbers of an output cannot be read.
+    """
     import numpy
 
     largest, arrays = 0.0, backend.arrays
@@ -158,7 +161,7 @@ def tried(
 
 
 def untried(report: Report, why: str) -> Report:
-    """The report with a single note that says why no remedy was tried."""
+    """The report with a note that says, once, why no remedy was tried."""
     return replace(report, notes=tuple(dict.fromkeys([*report.notes, f"remedies were not tried: {why}"])))
 
 

@@ -46,7 +46,7 @@ class FileText:
 
 
 def candidates(text: FileText, line: int) -> Iterator[Edit]:
-    """Possible edits of a line, the most likely first: edits of its expressions, and of statements around it."""
+    """Possible edits of a line, the most likely first: of its expressions, then of modes that are set around it."""
     try:
         tree = ast.parse(text.text)
     except SyntaxError:
@@ -77,7 +77,10 @@ def _without(text: FileText, tree: ast.Module, statement: ast.stmt) -> list[Piec
 
 
 def keeping(text: FileText, line: int) -> Iterator[Edit]:
-    """Edits for a line with a call whose result is dropped: assign the result to a name that was passed to the call."""
+    """Edits for a line with a call whose result is dropped: assign the result to a name that the call was given.
+
+    Such a name is an argument, or the object whose method is called, unless it means a module or a type.
+    """
     try:
         tree = ast.parse(text.text)
     except SyntaxError:
@@ -149,7 +152,7 @@ def _of_function(text: FileText, function: ast.expr, first: ast.expr) -> Sequenc
 
 
 def _object(dotted: str) -> Any:
-    # The object with this dotted name; None if its module was not imported.
+    # The object with this dotted name; None if its module was not imported, or lacks it.
     parts = dotted.split(".")
     for many in range(len(parts) - 1, 0, -1):
         found: Any = sys.modules.get(".".join(parts[:many]))
@@ -239,7 +242,7 @@ def _pieces(text: FileText, node: ast.expr, way: str) -> Sequence[Piece] | None:
 
 
 def _rest(text: FileText, node: ast.Call) -> list[Piece]:
-    # The part of the text behind the first argument of a call.
+    # The edit that removes the text behind the first argument of a call; empty if there is no other argument.
     if len(node.args) + len(node.keywords) == 1:
         return []
     comma = text.text.index(",", text.end(node.args[0]))

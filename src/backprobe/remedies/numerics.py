@@ -52,8 +52,8 @@ def tried_on_births(
 class Cure:
     """The success of a trial: no NaN or Inf is born at the line any more. ``said`` is a sentence about it.
 
-    ``is_whole`` is True if all outputs and gradients are finite. ``is_equal`` is True if some of them were finite
-    before, and did not change.
+    ``is_whole`` is True if all compared outputs and gradients are finite. ``is_equal`` is True if some of their numbers
+    were finite before, and none of these changed.
     """
 
     said: str
@@ -175,7 +175,7 @@ def edits_for(
     finding: Finding, formula: str, instead: str, names: Callable[[str], Mapping[str, Any]] = names_of
 ) -> Iterator[Edit]:
     """Edits that replace a formula: its occurrences at the line of a finding, or else its only occurrence
-    in the file.
+    in the file. There are none in a library, or if the replacement has a name that the file does not have.
     """
     source = finding.source
     if source is None or package(source.file) is not None:

@@ -127,8 +127,8 @@ class Assembler:
     # Methods that convert positions of captures to positions of entries.
 
     def _written(self, name: str, written: WrittenVersion, said: Sequence[IndirectInput]) -> tuple[IndirectInput, ...]:
-        # Return the inputs of a new value of a ``Variable``, which are the values that were assigned to it. The
-        # assigning statement may mention further values, but they are not inputs.
+        # Return the indirect inputs of a new value of a ``Variable``: those that are known, and the values from which
+        # the assigned value was computed. A value that the statement only mentions is left out if a tape follows it.
         known, followed = {way.at for way in said}, {self.captured[at] for at in written.followed}
         given = dict.fromkeys(self._each(written.captures))
         unsaid = [

@@ -1,4 +1,4 @@
-"""Translates bound values into codes, by which the log describes them. A tensor is captured when its code is made."""
+"""Translates bound values into codes, by which the log describes them. A selected tensor is captured at that time."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class Codes(Contents):
         self.mixed: dict[str, Sequence[tuple[str, Any]]] = {}  # by module: the leaves that its forward returned
 
     def of(self, scope: Scope, local: str, at: int, value: Any, own: str = "") -> Code:
-        """Return the code of the value that a local is bound to. Its selected tensors are captured, and the local
-        becomes a live name.
+        """Return the code of the value that a local is bound to. Its selected tensors are captured. If there are any,
+        the local becomes a live name.
         """
         kind = type(value)
         if kind in self.ordinary and not self.disturbed():

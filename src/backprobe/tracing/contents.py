@@ -35,7 +35,10 @@ class Contents:
     """For each container, by identity: the scopes and names that hold it."""
 
     def look(self, scope: Scope, at: int, value: Any) -> None:
-        """Examine the containers that a statement mentions, because the statement is over and may have changed them."""
+        """Examine the containers that a statement mentions, because the statement is over and may have changed them.
+
+        A container is let go if the statement has bound its name to another value.
+        """
         site = scope.sites[at]
         for key, held in (*scope.held.items(),):
             local = key.partition(OWN)[0]

@@ -28,11 +28,11 @@ def judged(record: Record, arrays: Arrays) -> Record:
 
 
 def without_moved(record: Record, finite: Collection[str], moved: Collection[str]) -> Record:
-    """Return the record without counts for those parameters whose values changed during the run.
+    """Return the record without the counts of parameters whose counts may have been others earlier in the run.
 
-    A parameter has only one entry, but calls after an optimizer's step read other numbers than calls before it.
-    ``finite`` are the names of parameters that were finite when the program began. ``moved`` are the names of
-    parameters with an observed write.
+    A parameter has only one entry, but calls after an optimizer's step read other numbers than calls before it. If a
+    parameter is finite now, its count is removed if it is in ``moved``, the names of parameters with an observed write.
+    Otherwise it is removed if the parameter is in ``finite``, those that were finite when the program began.
     """
 
     def of_all_calls(entry: Entry) -> Entry:

@@ -94,7 +94,7 @@ class Following(FollowedCalls[Scope]):
     def handing(self, function: Any, forget: Callable[[], object]) -> Any:
         """Return a wrapper of a library's function, or the function itself if no note can be needed. The wrapper adds a
         note if the function receives or holds functions of the program and returns a tensor, because the calls of these
-        functions are not recorded.
+        functions are not recorded. If the framework stages programs, any result other than None or a function counts.
         """
         if not self.trace.selection.in_function:
             return function

@@ -23,7 +23,7 @@ from backprobe.source.user_code import package
 
 RETURNED = re.compile(r"return#(\d+)")
 KEEPING = frozenset({"append", "extend", "update", "add", "__setitem__", "print"})
-"""Functions that keep or show a value and return None. A lambda that calls one of them returns None."""
+"""Functions that keep or show a value and return None. A lambda that mentions one of them counts as returning None."""
 NOTHING = ("LOAD_CONST", None)
 LACKING = (GradStatus.NOT_CONNECTED, GradStatus.NO_GRAD)
 
@@ -56,8 +56,8 @@ def with_uses(record: Record, code: ModuleCode) -> Record:
     """Return the record, in which values without a gradient get the statements that use them. This applies to values
     without a line of their own, from which no recorded value was computed.
 
-    The record also gets notes on lines that take a parameter out of the graph although its gradient is there, and
-    modules that were used without being called.
+    The record also gets notes on lines that take a parameter out of the graph although its gradient is there. Entries
+    of modules that were used without being called are marked as used directly.
     """
     record = _used_directly(record)
     flowing = {edge.at for entry in record.entries for edge in entry.inputs} if code.called else set()
@@ -85,9 +85,9 @@ def with_uses(record: Record, code: ModuleCode) -> Record:
 
 
 def _used_directly(record: Record) -> Record:
-    # Return the record. A module that was not called counts as used directly if a gradient arrived at one of its own
-    # parameters, unless another module that holds this parameter was called. So do the modules around it that were not
-    # called.
+    # Return the record, in which modules that were used without being called are marked as used directly. A module was
+    # used if a gradient arrived at one of its own parameters, unless another module that holds the parameter was
+    # called. The modules around it that were not called are marked, too.
     idle = {
         strip(split(full)[0]): at
         for full, at in record.names.items()

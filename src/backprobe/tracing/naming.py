@@ -99,7 +99,8 @@ class Naming:
 
     def _explain(self, slot: Slot, names: ScopeNames, site: Site) -> None:
         # For each value that this statement has created, store its expression and the values that the expression
-        # mentions, at the versions that they had before the statement.
+        # mentions, at the versions that they had before the statement. For a value that a called function has returned,
+        # store what this statement mentions, as far as that is needed.
         if site is not NO_SITE and site is not RETURNED:
             for leaf, value in slot:
                 if value.scope is not names.id and _came_to_a_callee(value, names.id):
@@ -151,7 +152,10 @@ class Naming:
         names.filled.clear()
 
     def latest_of(self, value: Value, pairs: Mapping[int, int]) -> Value:
-        """Return the version of a value after a write. ``pairs`` maps numbers before the write to numbers after it."""
+        """Return the version of a value after a write; the value itself if it was not written to.
+
+        ``pairs`` maps numbers before the write to numbers after it.
+        """
         return self.by_number.get(pairs.get(-1 if value.number is None else value.number, -1), value)
 
     def renew(self, live: ScopeNames, key: str, pairs: Mapping[int, int], names: ScopeNames, site: Site) -> None:
@@ -257,7 +261,7 @@ class Naming:
             self.made.insert(at, value)
 
     def drop(self, gone: set[Value]) -> None:
-        """Forget values that were created in a run whose result is not used."""
+        """Forget these values and their names, for example those of a run whose result is not used."""
         for value in gone:
             value.names.clear()
         self.made[:] = [value for value in self.made if value not in gone]

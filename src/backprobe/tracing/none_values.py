@@ -1,4 +1,4 @@
-"""Reasons why a name holds None: only some implementations of attention return attention weights."""
+"""The reason why a name holds None: either the plain fact, or that this attention returns no attention weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan holds what one selection decides before programs run. It is created once, and exists as long as the
+"""A plan holds the decisions that follow from one selection, whatever program runs. It exists as long as the
 selection.
 """
 
@@ -19,8 +19,8 @@ MOST_KNOWN = 4096
 
 
 class Plan:
-    """The decisions for one selection, each computed once and then stored. Modules are identified by their paths in the
-    model.
+    """The decisions for one selection, each computed when it is first needed and then stored. Modules are identified by
+    their paths in the model.
     """
 
     def __init__(self, selection: Selection) -> None:
@@ -62,7 +62,7 @@ class Plan:
         return found
 
     def bare_types(self, tape: type) -> set[type]:
-        """Return the types that a tape has found to be neither tensors nor containers."""
+        """Return the types whose values are known to hold no tensor, for one class of tape."""
         return self.bare.setdefault(tape, {*HOLD_NOTHING})
 
     def codes(self, tape: type, home: str | None) -> tuple[Known, Known, dict[Any, Any]]:

@@ -197,7 +197,7 @@ def hand_over(names: ScopeNames) -> None:
 
 def through(names: ScopeNames, reads: Sequence[str]) -> list[tuple[str, Carried]]:
     """Return the values that flow indirectly into an expression that mentions these names. They flow through names that
-    hold no tensor.
+    hold no tensor, or whose contents have changed. What called functions have handed over is returned only once.
     """
     called = [name for name in names.carried if name.endswith("()")]
     mentioned = [name for name in reads if name in names.carried and (name not in names.slots or name in names.items)]

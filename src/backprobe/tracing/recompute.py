@@ -1,7 +1,7 @@
 """Matches the two runs of a program's part that is computed twice, as a checkpoint does inside backward.
 
 The values of the second run already have names from the first one. So the second run is recorded in a trace of its own.
-Both runs name the same values in the same order, and are matched by this order.
+Values are matched by the order in which the runs name them. If the names or their order differ, none is matched.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A schema has the names, lines and mentions of a program's values. It is made once for all runs with equal logs.
+"""A schema has the names, lines and mentions of a program's values. It is reused for later runs with equal logs.
 
 Two runs with equal logs have bound the same names at the same lines, to values captured in the same order. A schema is
 the reader's result for such a log. It holds no values and no captures, only their numbers.
@@ -96,7 +96,10 @@ def find(plan: Plan, events: Sequence[Any], outputs: Collection[int]) -> Schema 
 
 
 def keep(plan: Plan, schema: Schema) -> None:
-    """Store a schema for later runs with this selection. Other threads may do so at the same time."""
+    """Store a schema for later runs with this selection, unless its log is too long. Older ones may be dropped.
+
+    Other threads may do so at the same time.
+    """
     items, kept = 0, []
     for known in [schema, *(known for known in plan.schemas if known is not schema)][:MOST]:
         items += len(known.events)

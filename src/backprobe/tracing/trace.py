@@ -56,7 +56,7 @@ S = TypeVar("S", bound=Scope)
 
 
 class Trace:
-    """The trace of one recording. It collects everything that was observed."""
+    """The trace of one recording: its log, its captures, the reader of the log, and notes on what was not observed."""
 
     def __init__(
         self,
@@ -269,8 +269,8 @@ class Trace:
             self.events += (scope, word, said)
 
     def mentioned(self, scope: Scope, output: Any) -> None:
-        """Called when a module, which the running statement of a scope called, returns ``output``. The output may
-        already have a name.
+        """Called when a module, which the running statement of a scope called, returns ``output``. Only tensors in it
+        that have been captured are reported.
         """
         numbers, tape = self.versions.numbers, self.tape
         if type(output) in self.ordinary:

@@ -32,7 +32,9 @@ class FinishedRun:
     schema: Schema
     backend: Backend
     passes: Sequence[Backward]
-    """The results of backward: one for each output. Their positions are those of the schema's captures."""
+    """The results of backward: one for each output, or for each backward pass that the program itself ran. Their
+    positions are those of the schema's captures.
+    """
 
     plain: Sequence[Any]
     notes: tuple[Note, ...]
@@ -85,7 +87,10 @@ class FinishedRun:
         return len(self.schema.templates)
 
     def grads(self) -> dict[str, Any]:
-        """Return the gradients that exist, by printed name, in the order of execution."""
+        """Return the gradients that exist, by printed name, in the order of execution.
+
+        Of several passes, they are those of ``default``, or of the first pass if there is no default.
+        """
         names = self.schema.names.of_entries
         passed = self.passes[0] if len(self.passes) == 1 else self.default or self.passes[0]
         captured = zip(self.schema.captured, gradients(passed.outcomes), strict=True)
@@ -206,8 +211,8 @@ def over(
 
 
 def _with_causes(record: Record) -> Record:
-    # Return the record. A value without a path to the output gets the line that disconnected it from the output, if
-    # that line is found.
+    # Return the record. A value without a path to the output gets the line that disconnected it from the output, and a
+    # value that a statement of several lines cut off gets the line within the statement, if these lines are found.
     lost = {at for at, entry in enumerate(record.entries) if entry.status is GradStatus.NOT_CONNECTED}
     found = places(record)
     if lost and any(_may_cut(entry, lost) for entry in record.entries):

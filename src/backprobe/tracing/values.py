@@ -172,7 +172,10 @@ class ScopeNames:
             self.items.pop(key, None)
 
     def snapshot(self) -> ScopeNames:
-        """Return a copy of the current names, and of what the running statement has called so far."""
+        """Return these names as they are in the running statement, with copies of what it has called so far.
+
+        The values of variables are shared with the scope. Its caller is left out.
+        """
         return replace(
             self,
             parent=None,

@@ -1,7 +1,7 @@
 """Numbers captured tensors while the program runs, and gives them new numbers after in-place writes.
 
-A tensor gets a number when it is captured. A write gives it a new number for its new version. This happens immediately
-if a live name holds the tensor or another view of its memory.
+A tensor gets a number when it is captured. A write gives it a new number for its new version: in the next sweep if a
+live name holds the tensor or another view of its memory, and otherwise when the tensor is seen again.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ class Versions:
             self.through[id(tensor)] = (weakref.ref(tensor), self.version(tensor))
 
     def sweep(self, by: By, at: int | Site) -> None:
-        """Give a new version to every live name whose memory was written to."""
+        """Give a new version to every live name whose memory was written to, and log writes that were not observed."""
         if self.counted is None:
             return
         if self.late is not None and (self.late.waiting or self.by_line):
@@ -236,7 +236,7 @@ class Versions:
                     stamps[key] = self.versions[held]
 
     def _renew(self, now: list[int], by: By, at: int | Site) -> None:
-        # Capture live tensors that were written to, and log the index of each old capture with that of the new one.
+        # Capture live tensors that were written to, and log the number of each old capture with that of the new one.
         pairs: dict[int, int] = {}
         with self.tape.quiet():
             self._capture_written(now, by, at, pairs)

@@ -1,4 +1,4 @@
-"""Reports where NaN and Inf first arise, in the forward and the backward pass, from the recording alone."""
+"""Reports where NaN and Inf first arise, in the forward and the backward pass."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ BIRTHS = ("born", "born_backward", "came_in", "came_in_backward", "unknown")
 def explain_nonfinite(record: Record, derivative: Derivative = not_asked) -> Report:
     """Report the births of NaN and Inf in the order in which they happened, then where they vanished and spread to.
 
-    A birth is an operation that makes NaN or Inf from finite numbers. If the recorded lines cannot be evaluated again,
-    the report is incomplete, and a note says so. ``derivative`` is called to ask the framework for a derivative.
+    A birth is an operation that makes NaN or Inf from finite numbers, or NaN from Inf. Values and gradients that came
+    in with NaN or Inf are listed among the births. If evaluating the recorded lines again raises an error, the report
+    is incomplete, and a note says so. ``derivative`` is called to ask the framework for a derivative.
     """
     known = Evidence(record, load_arrays(record.backend), derivative)
     try:
@@ -117,8 +118,8 @@ def _first(group: Sequence[Finding]) -> Finding:
 
 
 def _unexplained(known: Evidence) -> Iterator[Finding]:
-    # Yield a finding on an output or gradient with NaN or Inf whose origin was not found, because such a recording must
-    # not be called clean.
+    # Yield a finding on the first output, or else the first gradient, with NaN or Inf, if there is one. It is used if
+    # no origin was found, because such a recording must not be called clean.
     values = [("output_unexplained", at, known.values[at]) for at in known.bad_outputs]
     grads = [("gradient_unexplained", at, known.grads[at]) for at in known.bad_grads]
     for code, at, state in (values or grads)[:1]:
@@ -134,8 +135,8 @@ def _clean(known: Evidence) -> str:
 
 
 def _propagated(forward: ForwardPass, backward: BackwardPass, births: Sequence[Finding]) -> list[Finding]:
-    # Return findings on all names that hold NaN or Inf and are no births: first the names to which recorded paths lead
-    # from a birth, then all others.
+    # Return up to two findings on the names that hold NaN or Inf and are no births: one on the names to which recorded
+    # paths lead from where NaN or Inf began, and one on the others.
     known, positions = forward.known, Graph.of(forward.known.record).positions
     places = {positions[one.name] for one in births if one.name in positions} | forward.masks
     starts = places | backward.owners | forward.origins.keys() | forward.following

@@ -1,6 +1,7 @@
 """NumPy versions of the operations that a program calls, to evaluate a line again from the recorded numbers.
 
-No derivative is computed here. A function that gets an unknown argument raises an error, which ends the evaluation.
+No derivative is computed here. A function that gets an unknown argument raises an error; the framework may then
+evaluate the operation instead.
 """
 
 from __future__ import annotations
@@ -215,8 +216,8 @@ OTHERS: Mapping[str, Callable[..., Array]] = {
 def _with_position(
     function: Callable[..., Array], position: Callable[..., Array], of_two: Callable[..., Array]
 ) -> Callable[..., Array]:
-    # Return PyTorch's ``max`` or ``min``: values and positions along a dimension, or the elementwise extreme of two
-    # tensors.
+    # Return PyTorch's ``max`` or ``min``: the extreme of all elements, values and positions along a dimension, or the
+    # elementwise extreme of two tensors.
     def extreme(x: Array, dim: Any = None, keepdim: Any = False) -> Array:
         if isinstance(dim, numpy.ndarray | numpy.generic):
             return of_two(x, dim)
@@ -269,7 +270,10 @@ def broadcast(*shapes: Shape) -> Shape | None:
 
 
 def typed(numbers: Array, dtype: str | None) -> Array:
-    """Convert numbers back to their dtype, because recordings store them in double precision."""
+    """Convert numbers back to their dtype, because recordings store them in double precision.
+
+    bfloat16 becomes float32. Numbers of other dtypes that NumPy lacks are returned unchanged.
+    """
     known = {"bfloat16": "float32", "bool": "bool", "str": None}.get(dtype or "", dtype)
     try:
         return numbers if known is None or numbers is None else numpy.asarray(numbers).astype(known)
@@ -292,6 +296,6 @@ def wider(numbers: Any, moved: float = 0.0) -> Any:
 
 
 def is_bad(numbers: Array) -> Array:
-    """Return a mask of the elements that are NaN or Inf; all False if the array is not floating point."""
+    """Return a mask of the elements that are NaN or Inf; all False unless the dtype is floating point or complex."""
     array = numpy.asarray(numbers)
     return ~numpy.isfinite(array) if array.dtype.kind in "fc" else numpy.zeros(array.shape, bool)

@@ -40,7 +40,7 @@ class BackwardPass:
 
     @cached_property
     def made(self) -> Sequence[Birth]:
-        """All births, in the order in which backward ran."""
+        """The births in the order in which backward ran, including those that follow from the forward pass."""
         visited = {at: nth for nth, at in enumerate(self.known.record.backward)}
         order = sorted(range(len(self.entries)), key=lambda at: (visited.get(at, len(visited)), -at))
         if not self.known.sees_operations:
@@ -62,7 +62,7 @@ class BackwardPass:
 
     def _inside(self, birth: Birth, order: Sequence[int]) -> list[Birth]:
         # Return the birth itself. Only if the operation is a reentrant checkpoint, which runs a backward pass of its
-        # own, return the births inside this pass.
+        # own, return the births inside this pass, if any are found.
         if birth.operation != REENTRANT:
             return [birth]
         inside = self._between(order, self.known.consumers)  # no outer edge leads into a recomputed forward pass
@@ -110,7 +110,7 @@ class BackwardPass:
         return entry.op if wrt in recorded or may_be_unnamed else ""
 
     def _are_spelled_alike(self, one: int, other: int) -> bool:
-        # Were two values computed by the same expression from the same inputs? The text then cannot distinguish them.
+        # Were two values computed by the same expression on the same line? The text then cannot distinguish them.
         sources = [self.entries[at].source for at in (one, other)]
         places = {None if source is None else (source.file, source.line, source.expression) for source in sources}
         return len(places) == 1 and None not in places and bool(sources[0] and sources[0].expression)
@@ -122,7 +122,7 @@ class BackwardPass:
 
     def _suspects(self, at: int, consumers: Sequence[int]) -> Sequence[Sequence[int]]:
         # Return groups of consumers in whose backward the birth may have happened. The gradients along edges decide if
-        # they are known, otherwise the numbers of the values.
+        # they are known, otherwise the numbers of the values; if these decide nothing, all consumers are one group.
         if len(consumers) == 1:
             return [consumers]
         made = [one for one in consumers if self._flow(one, at) > self.known.grads[one]]
@@ -137,13 +137,13 @@ class BackwardPass:
         return Badness.FINITE if numbers is None else of_numbers(numbers)
 
     def _has_pole(self, owner: int, at: int) -> bool:
-        # Is the derivative of the entry's operation infinite at the recorded value?
+        # Is the derivative of the entry's operation not finite at the recorded value?
         birth = Birth(owner, self._operation(owner, at), at, Badness.FINITE, self.known.grads[at])
         return is_pole(self.reasons.why(birth).mechanism)
 
     def _multiplies_by_inf(self, owner: int, at: int) -> bool:
-        # Does the backward of ``owner`` multiply the gradient by NaN or Inf? An exponential multiplies by its result,
-        # and a product by the other factor.
+        # Does the backward of ``owner`` multiply the gradient by NaN or Inf? An exponential multiplies by its result.
+        # In a product, the other factor must be NaN or Inf wherever the new gradient is.
         computed, operands = self.reasons.computation(owner, at), self.known.term(owner).args
         nth = next((nth for nth, one in enumerate(operands) if one.at == at), None)
         if nth is None or computed.term.op not in ("mul", *mechanism.EXPONENTIALS):
@@ -161,12 +161,12 @@ class BackwardPass:
 
     @cached_property
     def owners(self) -> Set[int]:
-        """The entries in whose backward NaN or Inf arises."""
+        """The entries in whose backward NaN or Inf arises, or may arise, without following from the forward pass."""
         return {owner for birth in self._kept for owner in (birth.owner, *birth.others)}
 
     @cached_property
     def read(self) -> Set[int]:
-        """The entries that the operations of these births have read, wholly or partly."""
+        """The entries that the backward of ``owners`` has read, and owners whose own bad parts it has read."""
         within = {birth.owner for birth in self._kept if self._meets_bad_part(birth)}
         return within | {source for owner in self.owners for source in self.known.direct[owner]}
 
@@ -192,7 +192,8 @@ class BackwardPass:
         return reached(found | handed, lambda at: bad.intersection(direct[at]))
 
     def _is_consequence(self, birth: Birth) -> bool:
-        # Does the birth follow from NaN or Inf in the forward pass, in a value or gradient that its operation reads?
+        # Does the birth follow from NaN or Inf in the forward pass? It does if its operation reads a bad value that
+        # does harm there, or if it was given a bad gradient and no independent birth lies behind that.
         if not self.forward.harmful.isdisjoint((birth.owner, *self.known.direct[birth.owner])):
             return not self._is_of_masked_row(birth)
         if birth.given is Badness.FINITE:
@@ -251,7 +252,9 @@ class BackwardPass:
         return found
 
     def births(self) -> Iterator[tuple[Moment, Finding]]:
-        """Yield findings on births in backward, except those that follow from the forward pass."""
+        """Yield findings on births in backward that do not follow from the forward pass, and on gradients that came in
+        with NaN or Inf.
+        """
         for birth in self._kept:
             if birth in self.overflowed:
                 continue
@@ -297,7 +300,8 @@ class BackwardPass:
         return [*facts, known.value(owner)] if owner in known.bad_values else facts
 
     def _because(self, birth: Birth, why: BackwardWhy, factors: Factors | None, *, is_masked: bool) -> Mechanism | None:
-        # The mechanism that the numbers of the line show, or else the mechanism that the framework's factors show.
+        # The mechanism that the numbers of the line show. If they show none, or no more than a zero gradient, it is the
+        # mechanism that the framework's factors show.
         because = why.mechanism if why.hidden is None else self._of_zero(birth.owner, why)
         if factors is not None and (because is None or because.code == "zero_gradient"):
             of = self.entries[birth.owner if birth.wrt is None else birth.wrt]
@@ -340,7 +344,7 @@ class BackwardPass:
         return Mechanism("zero_gradient_part", fields)
 
     def _hidden(self, birth: Birth, why: BackwardWhy, facts: Sequence[str]) -> Finding:
-        # Make the finding on a part of a line that is Inf although the value of the whole line is finite.
+        # Make the finding on a part of a line that is NaN or Inf although the value of the whole line is finite.
         known, owner, part = self.known, birth.owner, why.hidden
         assert part is not None
         word = WORDS[self.reasons.computation(owner, None).state(part)]

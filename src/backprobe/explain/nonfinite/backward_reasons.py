@@ -26,7 +26,7 @@ class Birth:
     """An operation in the backward of the entry ``owner`` that made NaN or Inf from a better gradient.
 
     ``operation`` is empty if it is unknown which operation of the line or module it was. ``wrt`` is the entry whose
-    gradient it computed.
+    gradient it computed; None if that is unknown.
     """
 
     owner: int
@@ -62,7 +62,10 @@ class BackwardReasons:
         return self._whys[birth]
 
     def operand(self, birth: Birth) -> tuple[str, Any] | None:
-        """The text and numbers of the first operand of the operation, or None if they are unknown."""
+        """The text and numbers of an operand: of ``wrt`` if the operation is applied to it, else of the first operand.
+
+        Returns None if the part of the line is unknown. The numbers are None if they are unknown.
+        """
         known, wrt, part = self.known, birth.wrt, self.why(birth).part
         term = part or known.term(birth.owner)
         is_direct = not term.args or any(one.at == wrt for one in term.args)
@@ -129,7 +132,8 @@ class BackwardReasons:
     def _gradients(
         self, birth: Birth, wrt: int, computed: Computation, part: Term | None, operands: Sequence[Any]
     ) -> dict[str, Any]:
-        # Collect where the new gradient is bad, and the incoming gradient if the operation is the whole line.
+        # Collect where the new gradient is bad. If the operation is the whole line, also the incoming gradient and the
+        # operand, as far as they are known.
         known, owner, example = self.known, birth.owner, self.example(birth.owner, wrt)
         grad = known.taken(known.grad_numbers(wrt), wrt, owner, example)
         if grad is None:

@@ -1,7 +1,7 @@
 """Evaluates an entry's expression again from the recorded numbers, part by part, to find where NaN or Inf begins.
 
 It does not matter whether the operations inside a line were recorded as entries of their own. If the evaluation does
-not reproduce the recorded NaN and Inf, no conclusion is drawn.
+not reproduce the recorded NaN and Inf, no births are reported, unless an operand is bad in every case.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SUPPOSED = (-1.0, 0.0, 1.0)
 
 
 def _is_written_out(term: Term) -> bool:
-    # Is this a number that the program writes itself, such as ``float("inf")``?
+    # Does the part contain only numbers that the program writes itself, as ``float("inf")`` does?
     return all(one.op or one.is_constant for one in term) and not any(one.at is not None for one in term)
 
 
@@ -132,7 +132,7 @@ class Computation:
 
     @cached_property
     def is_contradicted(self) -> bool:
-        """Does an evaluation that includes operands without an entry give NaN and Inf in other places than recorded?"""
+        """Does an evaluation whose operands are operations themselves fail to give NaN and Inf where recorded?"""
         is_evaluated = any(one.op for one in self.term.inputs)
         return is_evaluated and self.value(self.term) is not None and not self.is_reproduced
 
@@ -143,7 +143,8 @@ class Computation:
 
     @property
     def _whole(self) -> Array:
-        # The result of the evaluation, or None if there is none or it has another shape than the recorded result.
+        # The result of the evaluation, or None if there is none, or if it is not floating point or complex, or has
+        # another shape than the recorded result.
         made = self.value(self.term) if self.term.op else None
         if made is None or self.result is None or isinstance(made, tuple | slice | str):
             return None
@@ -154,7 +155,10 @@ class Computation:
 
     @cached_property
     def births(self) -> Sequence[Term]:
-        """Parts with NaN or Inf that their operands do not have, in the order of evaluation; empty if unknown."""
+        """Parts with NaN or Inf that their operands do not have, in the order of evaluation; empty if unknown.
+
+        Numbers that the program writes, such as ``inf``, come last.
+        """
         if not self.is_reproduced and not any(map(self._absorbed, self.term.inputs)):
             return []
         found = list({one.text: one for one in reversed([*self._births(self.term, None)])}.values())[::-1]
@@ -175,7 +179,8 @@ class Computation:
             yield term
 
     def _flowing(self, term: Term, places: Array) -> Iterator[tuple[Term, Array]]:
-        # Yield the operands through which NaN and Inf can reach a part, each with a mask of the elements that do.
+        # Yield the bad operands through which NaN and Inf can reach a part, each with a mask of the elements that do;
+        # None if these are unknown.
         if term.op == "chosen":
             taken = self._taken(term)
             yield from self._at([(taken, None)] if taken is not None else [], places)
@@ -197,7 +202,7 @@ class Computation:
                 yield one, bad if value is not None and bad is not None and bad.shape == numpy.shape(value) else None
 
     def _is_made_here(self, term: Term, places: Array, flowing: Sequence[tuple[Term, Array]]) -> bool:
-        # Is the part NaN or Inf although all its operands are finite?
+        # Is the part NaN or Inf at an element where its operands are finite?
         if not flowing:
             return self.is_bad(term)
         own = self._own(term, places, flowing)
@@ -275,7 +280,7 @@ class Computation:
         return any(self.is_bad(one) and self.is_of_finite(one) for one in around)
 
     def is_of_finite(self, term: Term) -> bool:
-        """Are the operands of a part finite where the part becomes bad?"""
+        """Is a part NaN or Inf at an element where its operands are finite?"""
         flowing = list(self._flowing(term, None))
         return self._is_made_here(term, None, flowing)
 
@@ -286,7 +291,10 @@ class Computation:
         return of_numbers(numpy.asarray(value)[places])
 
     def hidden(self) -> Iterator[Term]:
-        """Yield parts in which NaN or Inf begins although the whole is finite, as in ``exp(x) / exp(x).sum()``."""
+        """Yield parts inside the expression in which NaN or Inf begins, as in ``exp(x) / exp(x).sum()``.
+
+        The whole may be finite.
+        """
         found = {id(one): one for part in self.term for one in self._births(part, None) if self._is_inside(part)}
         yield from found.values()
 

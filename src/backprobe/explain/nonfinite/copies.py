@@ -20,7 +20,7 @@ def with_copied(
     """Return the sources of each entry, with added sources for bad entries that have no bad source.
 
     The added sources are earlier bad entries from which rows were copied. An entry with an expression, an operation or
-    an incoming edge is not compared, because two lines may compute the same numbers independently.
+    an incoming edge, or without a line, is not compared, because two lines may compute the same numbers independently.
     """
     found = list(direct)
     for at in sorted(bad):
@@ -31,7 +31,10 @@ def with_copied(
 
 
 def copied_of(copy: Any, before: Iterable[tuple[int, Any]]) -> list[int]:
-    """Return the earlier arrays that contain, bit for bit, all rows of ``copy``, or at least its rows with NaN or Inf.
+    """Return the number of the first array of ``before`` that contains, bit for bit, all rows of ``copy``.
+
+    If no array does, return the numbers of arrays that together contain its rows with NaN or Inf. Empty if there are
+    none.
 
     >>> table = numpy.array([[1.0, numpy.nan], [2.0, 3.0]])
     >>> copied_of(table[::-1], [(4, table)]), copied_of(table, [(4, table + 1), (3, table[0])])

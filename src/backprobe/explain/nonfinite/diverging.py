@@ -26,9 +26,10 @@ Losses = Mapping[str, Sequence[float]]
 
 
 def losses(known: Evidence, until: int | None = None) -> dict[str, list[float]]:
-    """Return the losses of one recording in order, by name: all versions of an output, as ``loss#0`` and ``loss#1``.
+    """Return the losses of one recording in order, by name: the versions of an output, as ``loss#0`` and ``loss#1``.
 
-    With ``until``, only losses before the entry at this position are returned.
+    Only versions that are one floating-point number count; with ``until``, only those before the entry at this
+    position.
     """
     found: dict[str, list[float]] = {strip(known.entries[at].name): [] for at in known.record.outputs}
     for at, entry in enumerate(known.entries[:until]):
@@ -55,7 +56,7 @@ def _may_come_of_it(found: Finding) -> bool:
 
 
 def _grown(loss: tuple[str, Sequence[float]]) -> str:
-    # The words for how a loss grew before it became NaN or Inf; empty if it did not grow.
+    # The words for how a loss grew before it became NaN or Inf; empty if it ever fell, or grew by less than ``GROWTH``.
     name, every = loss
     before = [abs(one) for one in takewhile(math.isfinite, every)]
     if len(before) < FEWEST or not all(one <= other for one, other in pairwise(before)):

@@ -22,7 +22,7 @@ from backprobe.record.names import strip
 class EarlierIterations:
     """Variables in which earlier iterations left NaN or Inf, each with its origin and numbers.
 
-    The losses of all earlier iterations are kept as well.
+    The losses of earlier iterations are kept as well.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class EarlierIterations:
             self._losses.setdefault(name, []).extend(numbers)
 
     def keep(self, record: Record) -> None:
-        """Keep the variables and losses of an iteration in which NaN or Inf reached no output."""
+        """Keep the losses of an iteration in which NaN or Inf reached no output, and the variables with NaN or Inf."""
         self.keep_losses(record)
         known = _evidence(record)
         forward = ForwardPass(known)

@@ -112,7 +112,10 @@ class Evidence:
 
     @cached_property
     def began(self) -> Sequence[int]:
-        """For each entry, the first output that it flows into, because backward reached the entry from there."""
+        """For each entry, the first output that it flows into, because backward reached the entry from there.
+
+        The number of entries if it flows into none.
+        """
         outputs, found = set(self.record.outputs), [len(self.entries)] * len(self.entries)
         for at in range(len(found) - 1, -1, -1):
             following = [found[consumer] for consumer in self.consumers[at] if consumer > at]
@@ -141,7 +144,7 @@ class Evidence:
         return self.entries[at].status is GradStatus.NOT_TENSOR
 
     def typed(self, at: int, numbers: Any) -> Any:
-        """The recorded numbers of an entry in their original dtype; a Python number is returned unchanged."""
+        """The recorded numbers of an entry in their original dtype. A Python number usually stays as it is."""
         entry = self.entries[at]
         if not self.is_number(at):
             return arithmetic.typed(numbers, entry.dtype)
@@ -168,7 +171,8 @@ class Evidence:
 
     def _orders(self, at: int) -> Iterator[Term]:
         # Yield the operation of a graph node applied to its inputs, in each order that gives the recorded numbers.
-        # Dimensions are tried in the same way, because the node stores them as attributes, which are not recorded.
+        # Dimensions are tried in the same way, because the node stores them as attributes, which are not recorded. For
+        # one input, the last term is the operation without a dimension, whatever numbers it gives.
         text = self.node(at) if self.is_node(at) else ""
         op, inputs = known_as(self.entries[at].op), [Term(at=one, text=self.node(one)) for one in self.direct[at]]
         if op and len(inputs) == 1 and op not in BINARY:
@@ -208,7 +212,10 @@ class Evidence:
         return numbers[example] if is_alike and example and numbers.ndim >= len(example) else numbers
 
     def example_of(self, at: int) -> tuple[int, ...] | None:
-        """The first example in which the entry, or the gradient of one of its inputs, has NaN or Inf."""
+        """The first example in which the entry, or else the gradient of one of its inputs, has NaN or Inf.
+
+        Without NaN and Inf it is the first example; for an entry that is not in a vmap or loop it is None.
+        """
         axes = self.entries[at].axes
         if axes and at not in self._examples:
             beside = [one for one in self.direct[at] if self.entries[one].axes == axes]
@@ -235,7 +242,8 @@ class Evidence:
     def place(self, at: int, part: str = "") -> Source | None:
         """Return the line of an entry.
 
-        In a statement of several lines, this is the line of its expression, or of the given part.
+        In a statement of several lines, this is the line of its expression, or of the given part. Returns None if there
+        is no line, and for an output that a function given as ``of=`` computed.
         """
         source = self.entries[at].source
         if self.entries[at].name == OF:  # the recorded line is the model's call, which did not compute this value

@@ -1,6 +1,7 @@
-"""Finds where NaN and Inf arise in the forward pass: entries whose values are worse than all of their inputs.
+"""Finds where NaN and Inf arise in the forward pass: entries that are worse than all of their inputs.
 
-NaN or Inf is worse than finite numbers, and NaN is worse than Inf.
+NaN or Inf is worse than finite numbers, and NaN is worse than Inf. Entries that are bad at elements where their inputs
+are finite count as well.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ NO_HISTORY = (GradStatus.FROZEN, GradStatus.DETACHED, GradStatus.NO_GRAD)
 START = "backward()"  # the name in a block of the tensor on which the program called backward
 
 Moment = tuple[int, bool]
-"""A moment of the run: the position of the last entry before it, and whether backward was running. A comparison of two
-moments says which was earlier.
+"""A moment of the run: the position of the entry that was computed last, and whether backward was running. A comparison
+of two moments says which was earlier.
 """
 
 
@@ -54,7 +55,10 @@ class ForwardPass:
 
     @cached_property
     def origins(self) -> Mapping[int, Badness]:
-        """The entries where NaN or Inf begins, with the worst state of the values they were computed from."""
+        """The entries where NaN or Inf begins, with the worst state of the values they were computed from.
+
+        The state is FINITE if it begins at elements where these values are finite.
+        """
         known, found = self.known, {}
         for at in known.bad_values:
             given = known.worst_value([*known.direct[at], *self._unseen_sources(at)])
@@ -128,7 +132,7 @@ class ForwardPass:
 
     @cached_property
     def healers(self) -> Mapping[int, int]:
-        """For each bad entry, an entry that is computed from it and finite again."""
+        """For bad entries, the last entry that is computed from them and finite again, if there is one."""
         found: dict[int, int] = {}
         for at, entry in enumerate(self.entries):
             is_float = entry.status not in (GradStatus.NOT_FLOAT, GradStatus.NOT_TENSOR)
@@ -141,8 +145,8 @@ class ForwardPass:
         return found
 
     def _ends(self, start: int) -> dict[int, int]:
-        # Return where NaN or Inf that began at an entry vanishes: from the last bad entry to the finite entry computed
-        # from it.
+        # Return where NaN or Inf that began at an entry vanishes: for each bad entry before such a place, the finite
+        # entry that is computed from it.
         return {at: self.healers[at] for at in sorted(self.spread(start)) if at in self.healers}
 
     def is_harmless(self, start: int, read: Set[int]) -> bool:
@@ -172,7 +176,7 @@ class ForwardPass:
 
     @cached_property
     def masks(self) -> Set[int]:
-        """The entries whose Inf the program itself writes, if they flow only into entries where NaN begins.
+        """The entries whose Inf the program itself writes, if NaN begins at each bad entry that they flow into.
 
         Such a mask is harmless in a softmax, unless it masks a whole row.
         """

@@ -91,8 +91,8 @@ def _is_written(node: ast.expr) -> bool:
 
 def _parts(tree: ast.expr) -> list[ast.expr]:
     # Return the operands to try: the divisor of a division, both operands of another binary operation, or the arguments
-    # of a call beginning with the last, followed by the object of a method. The object is left out if it is a plain
-    # name, which may be a library, and there are arguments.
+    # of a call beginning with the last, followed by the object of a method. The object is left out if it is a name or
+    # attribute, which may be a library, and there are arguments.
     match tree:
         case ast.BinOp(op=ast.Div(), right=right):
             return [right]

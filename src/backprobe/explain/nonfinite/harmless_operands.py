@@ -59,7 +59,8 @@ def in_words(known: Evidence, owner: int, part: Term | None) -> WrittenInstead:
 
 
 def _origin(known: Evidence, owner: int, term: Term) -> tuple[int, Term]:
-    # The bad term whose operands are all finite, and the entry whose line contains it.
+    # The bad term in which NaN or Inf began, as far as bad operands lead back to it, and the entry whose line contains
+    # it.
     for _ in range(DEEP):
         computed = known.example(owner)
         bad = next((one for one in term.args if computed.is_bad(one)), None)
@@ -102,7 +103,8 @@ def _with_harmless(known: Evidence, at: int, term: Term, nth: int, condition: _C
 
 
 def _is_harmless(computed: Computation, term: Term, operand: Term, leaves_out: Array, number: float) -> bool:
-    # Are the term and its derivative finite with this number? Also True if this cannot be computed.
+    # Is the term finite with this number, and with numbers beside it, so that its derivative is finite too? Also True
+    # if this cannot be computed.
     value = computed.value(operand)
     if value is None or leaves_out is None:
         return True
@@ -154,7 +156,10 @@ class _Condition:
     is_all: bool = True
 
     def fitted(self, computed: Computation, term: Term, operand: Term) -> tuple[str, Array] | None:
-        """The condition's text and the elements it excludes, in an operand's shape; None if shapes differ."""
+        """The condition's text and the elements it excludes, in a shape that fits an operand; None if none fits.
+
+        The elements are None if they are unknown.
+        """
         if self.is_of_examples:
             return self.text, None  # inside a vmap, the line computes a single example
         made, value = (computed.result if term is computed.term else computed.value(term)), computed.value(operand)
@@ -172,7 +177,8 @@ class _Condition:
 
 def _conditions(known: Evidence, selections: Sequence[SelectedBranch], at: int) -> Sequence[_Condition]:
     # Return the conditions of these selections that exclude every bad element, as far as their text is valid in the
-    # line of an entry. If there are none, return one condition that combines the others, if their shapes agree.
+    # line of an entry. If there are none, return one condition that combines the others, or the others if they are
+    # fewer than two or their shapes differ.
     found = [one for each in selections for one in _condition(known, each, at)]
     whole = [one for one in found if one.is_all]
     if whole or len(found) < 2 or len({one.leaves_out.shape for one in found}) > 1:
@@ -245,6 +251,6 @@ def _spelled_before(known: Evidence, text: str, since: int, at: int, deep: int =
 
 
 def _bound(known: Evidence, name: str, before: int) -> list[int]:
-    # The entries to which a name is bound before the line of another entry, in order.
+    # The entries to which a name is bound before the line of another entry, in the same scope, in order.
     home = known.home(before)
     return [one for one in range(before) if name in local_names(known.entries[one]) and known.home(one) == home]

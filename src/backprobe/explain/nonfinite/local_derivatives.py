@@ -1,7 +1,7 @@
 """The factors of a gradient's first bad element: the framework's derivative, and the incoming gradient.
 
-For PyTorch operations, the node of the autograd graph reported them while backward ran. Otherwise the program runs
-again, and a single element of a line's result is differentiated.
+For some PyTorch operations, the node of the autograd graph reported them while backward ran. Otherwise the program runs
+again, if it can, and a single element of a line's result is differentiated.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ def seen(local: LocalDerivative, operation: str) -> Factors:
 def asked(known: Evidence, owner: int, wrt: int) -> Factors | None:
     """Run the program again to get the factors of an entry's gradient that the line of ``owner`` computed.
 
-    None if the program cannot run again, or if the product of the factors is not the recorded gradient.
+    None inside vmap and loops, if the numbers of the gradients are not known or do not show a NaN or Inf that began
+    here, if the program cannot run again, or if the product of the factors is not NaN or Inf as the recorded gradient
+    is.
     """
     if known.entries[owner].axes or known.entries[wrt].axes:
         return None  # inside vmap and loops, one recorded element belongs to many examples or steps

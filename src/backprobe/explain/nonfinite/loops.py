@@ -42,7 +42,10 @@ class Loop:
 
 
 def loops(known: Evidence) -> Iterator[Loop]:
-    """Yield each loop with NaN or Inf in its values, including those of functions called in its body."""
+    """Yield the loops with NaN or Inf in their values, including those of functions called in the body.
+
+    A loop is left out if the numbers of such a value are not recorded.
+    """
     for masks in _bad_steps(known.entries, known.bad_values, known.numbers):
         given = [mask for at, mask in masks.items() if not _is_computed(known.entries[at])]
         is_reversed = any(mask[0] and not mask[-1] for mask in given) and not any(mask[-1] for mask in given)
@@ -62,7 +65,10 @@ class LoopArrival:
 
 
 def arrivals(known: Evidence) -> dict[int, LoopArrival]:
-    """For each entry in a loop with a bad gradient, return whether it is Inf or NaN at the first bad step."""
+    """For entries in a loop with a bad gradient, return the gradient's state at the first bad step of the loop.
+
+    A step is bad if any of these gradients is, and the first is the one that backward reaches first.
+    """
     found: dict[int, LoopArrival] = {}
     for nth, masks in enumerate(_bad_steps(known.entries, known.bad_grads, known.grad_numbers)):
         anywhere = numpy.any(list(masks.values()), axis=0)
@@ -111,7 +117,8 @@ def _stacked(numbers: Any, axes: Sequence[str]) -> Any:
 def origins(loop: Loop, known: Evidence) -> tuple[dict[int, list[int]], set[int]]:
     """Return the entries of a loop where NaN or Inf begins, with the steps, and the entries that only pass it on.
 
-    NaN or Inf begins at an entry if all its inputs are finite in the same step, even if earlier steps were bad.
+    NaN or Inf begins at an entry if all its inputs in the loop are finite in the same step, even if earlier steps were
+    bad, and no bad value from outside of the loop goes into it.
     """
     begins, follows = {}, set()
     elsewhere = known.bad_values - loop.bad.keys()

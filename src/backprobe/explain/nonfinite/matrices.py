@@ -38,7 +38,7 @@ def condition(text: str, numbers: Any, result: Any) -> Iterator[str]:
 
 
 def equal(text: str, numbers: Any, grad: Any) -> Iterator[str]:
-    """Yield sentences on which singular values or eigenvalues are equal: their vectors then have no derivative."""
+    """Yield a sentence on the first two equal singular values or eigenvalues: their vectors have no derivative."""
     matrix = _first(numbers, grad, is_square=False)
     if matrix is None:
         return
@@ -53,7 +53,8 @@ def equal(text: str, numbers: Any, grad: Any) -> Iterator[str]:
 
 
 def _first(numbers: Any, bad: Any, *, is_square: bool = True) -> Any:
-    # The matrix whose result is bad; in a batch, the first one. None if it is not finite, too large, or no matrix.
+    # The matrix whose result is bad; in a batch, the first one. None if it is not finite, has too many or too few rows
+    # or columns, is no matrix, or is not square as wanted.
     array = numpy.asarray(numbers)
     if array.ndim < 2 or array.dtype.kind not in "fc" or not 1 < array.shape[-1] <= LARGEST:
         return None

@@ -59,7 +59,7 @@ CHECKS: Mapping[str, Sequence[Check]] = {
     "acosh": (("below", "1", lambda x: x < 1),),
     **dict.fromkeys(("sin", "cos", "tan"), TURNING),
 }
-"""For each operation, the elementwise conditions under which it gives NaN or Inf; the first that holds counts."""
+"""For some operations, elementwise conditions under which they give NaN or Inf; the first that holds counts."""
 BINARY = ("div", "mul", "add", "sub", "pow", "remainder")
 
 LOGARITHMS = {"log": "0", "log2": "0", "log10": "0", "log1p": "-1"}
@@ -129,7 +129,8 @@ def _at(operand: Array | None, bad: Array) -> Array | None:
 
 
 def _of_all(op: str, operands: Sequence[Array], result: Array) -> Mechanism | None:
-    # The mechanism for operations that sum over their operands, and for failures because of an operand's size.
+    # The mechanism for operations over many elements: sums with Inf in them, losses without a label, operations on
+    # matrices, and means of too few elements.
     made = result[~numpy.isfinite(result)]
     if any(numpy.isinf(one).any() for one in operands):
         if op in ("softmax", "log_softmax", "logsumexp", "cross_entropy") and numpy.isnan(made).any():
@@ -211,7 +212,7 @@ def overflow(dtype: str) -> Mechanism:
 
 
 def scaled(loss: float, scale: float, dtype: str) -> Mechanism:
-    """Return the mechanism of a finite loss that overflowed when multiplied by a scale.
+    """Return the mechanism of a finite loss that overflowed when multiplied by a scale, or whose scale is not finite.
 
     >>> str(scaled(1e30, 65536.0, "float16"))
     'overflow: float16 ends at 65504: the loss 1e+30 times its scale 65536'
@@ -254,9 +255,9 @@ POLES: Mapping[str, Pole] = {
     "cdist": ZERO_RESULT,
     "logsumexp": Pole(lambda result, *_: result == -numpy.inf, UNDEFINED, -1),
 }
-"""For each operation, where its derivative is not finite. Only the recorded numbers are tested."""
+"""For some operations, where their derivative is not finite. Only the recorded numbers are tested."""
 SUMS = frozenset({"norm", "std", "cdist", "logsumexp"})
-"""Operations whose result has another shape than their operand."""
+"""Operations whose result usually has another shape than their operand."""
 
 EXPONENTIALS = frozenset({"exp", "exp2", "expm1", "cosh", "sinh"})
 """Operations whose derivative is NaN or Inf exactly where their result is."""
@@ -266,7 +267,7 @@ PRODUCTS = frozenset(
 )
 """Operations whose backward is an elementwise product.
 
-A product of Inf and a finite number is NaN only if that is zero.
+A product of Inf and a finite number is NaN only if the finite number is 0.
 """
 
 

@@ -188,7 +188,7 @@ def _by_operator(term: Term, operands: Sequence[tuple[str, Array]], index: Index
 
 
 def _listed(operands: Sequence[tuple[str, Array]], index: Index, result: Array, is_elementwise: bool) -> str:
-    # List the name and number of each operand, except operands whose text is the number itself.
+    # List the names and numbers of the first ``SHOWN`` operands, without those whose text is the number itself.
     different = {text: numbers for text, numbers in operands if not _is_spelled(text, numbers)}
     # show a part of each operand only if all have the same shape, because the operation is then a reduction
     is_alone = len({numpy.shape(numbers) for numbers in different.values()}) == 1
@@ -203,7 +203,8 @@ def _is_spelled(text: str, numbers: Array) -> bool:
 
 
 def _is_elementwise(operands: Sequence[tuple[str, Array]], result: Array) -> bool:
-    # Is the operation elementwise? It is not if the same operands gave a finite element elsewhere.
+    # May the operation be elementwise? The answer is no if the same operands gave a finite element elsewhere, or if all
+    # of several elements are bad.
     arrays = [numpy.asarray(numbers) for _, numbers in operands if _goes_into(numpy.shape(numbers), result.shape)]
     bad = (~numpy.isfinite(result)).reshape(-1)
     if not arrays or (bad.all() and bad.size > 1):
@@ -232,7 +233,7 @@ def _operand(text: str, numbers: Array, index: Index, result: Array, is_elementw
 
 
 def _lane(array: Array, index: Index, result: Array) -> Array | None:
-    # The row of an element, if the whole row is bad and the operand is constant along it.
+    # The operand's row at an element, if the result's whole row there is bad and the operand's row is constant.
     if array.shape != result.shape or array.shape[-1] < 2:
         return None
     row = array[index[:-1]]

@@ -1,7 +1,7 @@
 """Finds tested remedies: for each mechanism of NaN or Inf, what to write instead in the framework's spelling.
 
-The remedies come from ``remedy_table.py``. A remedy is proposed only if it gives finite results at the recorded
-numbers, if these are known, and leaves finite results unchanged, unless its row of the table allows other results.
+Most remedies come from ``remedy_table.py``. A row of the table is proposed only if it gives finite results at the
+recorded numbers, if these are known, and leaves finite results unchanged, unless the row allows other results.
 """
 
 from __future__ import annotations
@@ -102,8 +102,7 @@ class Remedies:
         return found
 
     def _found(self, row: Remedy, at: int, root: Term) -> Iterator[FormulaMatch]:
-        # Yield the remedy of a formula that matches a term, if it is finite at the numbers there. Yields nothing if
-        # they cannot be computed.
+        # Yield what ``_cured`` yields. If an error ends the evaluation, a note says that the remedy was not judged.
         try:
             yield from self._cured(row, at, root)
         except FAILING as error:
@@ -111,8 +110,8 @@ class Remedies:
             self.known.unjudged[say("remedy_unjudged", at=where, error=shorten(first_line(error), LONGEST))] = None
 
     def _cured(self, row: Remedy, at: int, root: Term) -> Iterator[FormulaMatch]:
-        # Yield the remedy of a formula that matches a term, if it is finite at the numbers there, as far as they are
-        # known.
+        # Yield the match of a formula with a term, if the remedy suits it and is finite at the numbers there, as far as
+        # they are known.
         computed = self.known.example(at)
         is_other = root.op != known_as(operation_of(formula(row.formula))) or not root.text
         if is_other or _writes(root, is_nested=True) or is_update(_as_tree(root.text)):
@@ -335,7 +334,8 @@ def _with_copy(tree: ast.expr, target: str) -> str:
 
 
 def _selected(selection: Term, tree: ast.expr) -> ast.expr:
-    # Apply the program's selection to another value. Parts of the text that do not name the value are left out.
+    # Apply the program's selection to another value. If its text does not show what it selects from, the other value is
+    # returned as it is.
     inner = selection.args[0].text
 
     class Selected(ast.NodeTransformer):

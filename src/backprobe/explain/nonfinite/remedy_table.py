@@ -143,4 +143,4 @@ NUMBERS: Mapping[str, Mapping[str, float]] = {
     "float64": {"tiny": 1e-12, "small": 1e-6, "most": 700.0, "middle": 350.0, "large": 1e9},
     "": {"tiny": 1e-12, "small": 1e-6, "most": 80.0, "middle": 40.0, "large": 1e9},
 }
-"""The values of the constants in formulas, by dtype; the last ones are those of float32."""
+"""The values of the constants in formulas, by dtype; the last ones are those of float32 and of other dtypes."""

@@ -1,4 +1,4 @@
-"""Adds results of a second run, in which every operation is observed, to births on lines with unrecorded parts."""
+"""Adds results of a second run, in which operations are observed one by one, to births whose cause is not clear."""
 
 from __future__ import annotations
 

@@ -210,7 +210,7 @@ NONFINITE = re.compile(r"\b(?:inf|nan|infty|infinity)\b(?!\s*=[^=])", re.IGNOREC
 
 
 def reads_gradients(source: Source) -> bool:
-    """Does a line mention ``.grad``, or call a function with "grad" in its name?"""
+    """Does a line mention ``.grad``, or call a function with "grad" in its name, other than ``no_grad()`` and such?"""
     return GRADIENTS.search(source.expression or source.text) is not None
 
 
@@ -259,7 +259,7 @@ def _given(call: ast.Call, parts: Parts) -> list[ast.expr]:
 
 
 def bound_within(tree: ast.AST) -> set[str]:
-    """The variables that comprehensions in an expression bind, because they are not values from outside."""
+    """The variables that comprehensions in an expression bind. They are not values from outside."""
     targets = [turns.target for node in ast.walk(tree) for turns in getattr(node, "generators", ())]
     return {node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)}
 
@@ -300,7 +300,7 @@ def _computes(node: ast.AST) -> bool:
 def operands(expression: str, parts: Parts) -> list[ast.expr]:
     """The operands of the outermost operation of an expression, if it is an operator, an index or a call.
 
-    For a method, its object comes first.
+    For an index, only the indexed value. For a method, its object comes first.
     """
     match parsed_expression(expression):
         case ast.BinOp(left=left, right=right):

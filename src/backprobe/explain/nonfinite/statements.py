@@ -121,7 +121,7 @@ def parts_of(
 
 
 def local_names(entry: Entry) -> set[str]:
-    """The local names of an entry, without counts: one for each scope in which it has a name."""
+    """The local names of an entry and its aliases, without scopes and counts."""
     return {strip(name).rpartition(":")[2] for name in (entry.name, *entry.aliases)}
 
 

@@ -54,7 +54,7 @@ def of_value(entry: Entry) -> Badness:
 
 
 def of_grad(entry: Entry) -> Badness:
-    """The state of an entry's gradient; finite if there is none."""
+    """The state of an entry's gradient; finite if there is none or its numbers are unknown."""
     if entry.status is not GradStatus.OK or entry.finiteness is None:
         return Badness.FINITE
     return of_count(entry.finiteness.grad)

@@ -57,19 +57,19 @@ ALSO = {
     "cross_entropy_loss": "cross_entropy",
     "nllloss": "nll_loss",
 }
-"""For each framework's name of an operation, in lower case and without prefix, the name used here."""
+"""For names of operations in frameworks, in lower case and without prefix, the name used here if it is another."""
 
 FAMILIES = ("special", "linalg")
 """Prefixes in autograd's operation names for functions that programs call through a submodule."""
 WORDS = {"axis": "dim", "keepdims": "keepdim", "unbiased": "correction", "ddof": "correction"}
-"""For each framework's name of a keyword argument, the name used here."""
+"""For names of keyword arguments in frameworks, the name used here if it is another."""
 FIRST = ("input", "x", "a", "self", "input_tensor", "logits", "tensor", "value", "features", "y")
 """Keyword names of the first operand."""
 NUMBERS = {"inf": math.inf, "infty": math.inf, "infinity": math.inf, "nan": math.nan, "pi": math.pi, "e": math.e}
 DTYPES = frozenset({"float16", "float32", "float64", "int32", "int64", "bool"})
 ATTRIBUTES = frozenset({"T", "mT", "real", "imag", "data", "shape", "size", "ndim"})
 UPDATES = {"set": "", "add": "add", "subtract": "sub", "multiply": "mul", "mul": "mul", "divide": "div", "power": "pow"}
-"""The methods of JAX's ``x.at[index]``, and the operation that each computes."""
+"""The methods of JAX's ``x.at[index]``, and the operation that each computes; empty for a plain write."""
 LAYERS = frozenset({"Sigmoid", "Softmax", "LogSoftmax", "LogSigmoid", "Softplus", "Tanh", "ReLU"})
 """Classes of layers that are a single operation."""
 DRAWING = re.compile(r"\b(?:rand\w*|normal|uniform|bernoulli|multinomial|poisson|r?sample|dropout\w*)\s*\(", re.I)
@@ -194,8 +194,8 @@ class _Reader:
         return Term(known_as(op), tuple(map(self.term, operands)), text=text)
 
     def _turns(self, each: ast.expr, turns: ast.comprehension, text: str) -> Term:
-        # Build a term for each iteration of a comprehension over recorded values. The name ``v#0`` stands for the
-        # variable ``v`` in the first iteration.
+        # Build a term for each iteration of a comprehension over recorded values or a literal ``range``. The name
+        # ``v#0`` stands for the variable ``v`` in the first iteration.
         names = [node.id for node in ast.walk(turns.target) if isinstance(node, ast.Name)]
         counted = _counted(turns.iter) if isinstance(turns.target, ast.Name) and not turns.ifs else range(0)
         found = [_With(names[0], constant(number), self, each).term(each) for number in counted]

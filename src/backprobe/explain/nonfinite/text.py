@@ -1,4 +1,4 @@
-"""The texts of reports about NaN and Inf: one sentence for each code. All findings about NaN and Inf are made here.
+"""The texts of reports about NaN and Inf, one for each code, and the function that makes findings of them.
 
 In the sentences, ``word`` is NaN or Inf, ``name`` the entry that the finding is about, and ``born`` the words for a
 birth.
@@ -338,7 +338,7 @@ def given(state: Badness) -> str:
 
 
 def scaled(scales: Sequence[float | None]) -> list[str]:
-    """The fact on the factor by which the loss was scaled before backward, if it was."""
+    """The fact on the factors by which the loss was scaled before backward; empty if none is unknown or above 1."""
     large = [scale for scale in scales if scale is None or abs(scale) > 1]
     numbers = say("unknown_number") if None in large else ", ".join(f"{scale:.6g}" for scale in large)
     return [say("scaled", scales=numbers)] if large else []

@@ -35,8 +35,10 @@ def unrecorded(known: Evidence, at: int) -> list[str]:
 
 
 def brought(known: Evidence, at: int, names: Sequence[str], state: Badness) -> list[str]:
-    """Return the buffers that hold NaN or Inf, in at least this state: those that the line reads, or those of the
-    module that returned the entry.
+    """Return the buffers that held NaN or Inf, in at least this state, before the model ran.
+
+    These are buffers that the line reads as attributes of ``self``; for an entry without a line, those of the module
+    that returned it.
     """
     entry, buffers = known.entries[at], known.record.buffers
     if entry.source is not None:
@@ -69,7 +71,8 @@ def named_first(known: Evidence, at: int, names: Sequence[str]) -> str:
 
 
 def _modules(known: Evidence, at: int) -> list[str]:
-    # Return the names of library objects that the line calls, and that hold parameters which were not recorded.
+    # Return the names of objects that the line calls and that may hold unrecorded parameters, if the line called an
+    # object of a library's class.
     source, parts = known.entries[at].source, known.parts[at]
     if source is None or not any(call.split(".")[-1][:1].isupper() for call in source.calls):
         return []

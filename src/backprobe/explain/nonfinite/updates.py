@@ -50,7 +50,7 @@ def _each_line_once(births: Sequence[Finding], record: Record) -> tuple[list[Upd
 
 
 def spread(record: Record, births: Sequence[Finding]) -> Iterator[Finding]:
-    """Yield the updates with gradients that were not finite. They are consequences, not births."""
+    """Yield findings on the updates with gradients that were not finite, as consequences, unless they are births."""
     for found in map(_finding, filter(_came_with_gradient, record.updates)):
         if found not in births:
             yield replace(found, kind="propagated")
@@ -62,7 +62,7 @@ def _later(found: Sequence[Finding], after: int, positions: Mapping[str, int]) -
 
 
 def _is_before(birth: Finding, update: Update, positions: Mapping[str, int]) -> bool:
-    # Did the birth happen before the update, or is its time unknown?
+    # Did the birth happen before the update? Yes if the time of one of them is unknown.
     return update.after is None or positions.get(birth.name, 0) <= update.after
 
 
