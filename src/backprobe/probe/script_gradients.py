@@ -1,9 +1,9 @@
-"""Observes a script that takes gradients of functions, and computes each gradient again under a probe. This is used for
-JAX, which has no blocks.
+"""Observes a script that takes gradients of functions, and computes them again under a probe. This is used for JAX,
+which has no blocks.
 
-The script runs without compilation. It is stopped at the first gradient with a finding, or when a function without
-findings is differentiated a second time. If the first gradient of a function leaves a question open, its second one is
-examined as well.
+The script runs without compilation. It is usually stopped at the first gradient with a finding, or when a function
+without findings is differentiated a second time. If the first gradient of a function leaves a question open, its second
+one is examined as well.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class ScriptGradients:
         self.last = 0  # the number of the gradient that was reported last, counted from 1
 
     def listen(self, backend: Backend) -> None:
-        """Begin to observe gradients. Later calls have no effect."""
+        """Begin to observe gradients, if the backend can observe functions. Later calls have no effect."""
         guards = backend.guards
         if self.backend is None and guards is not None and guards.functions is not None:
             self.backend = backend
@@ -217,8 +217,8 @@ def _small(arrays: Arrays, there: Sequence[Entry]) -> list[str]:
 def counted(
     record: Record, wrt: frozenset[str], unused: Mapping[str, Source | None], trained: Collection[str] | None = None
 ) -> Record:
-    """Return the record, with the facts about which parameters were trained. The parameters are the differentiated
-    arguments.
+    """Return the record, with the facts about which parameters were trained. The parameters are the floating arguments
+    in ``wrt``.
 
     For a Flax NNX model, ``trained`` names the parameters. Running statistics are also arguments, but count as frozen.
     """

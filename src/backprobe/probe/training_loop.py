@@ -62,7 +62,7 @@ class LoopPart(PlainBlock):
 
     @property
     def passes(self) -> int:
-        """The number of tensors whose gradients the program has taken so far."""
+        """The number of outputs that the program has differentiated so far."""
         return len(self.tape.targets()) if isinstance(self.tape, Differentiator) else len(self.outputs)
 
     @property
@@ -92,7 +92,7 @@ class LoopPart(PlainBlock):
         """Has the program computed a graph from which it has not yet taken gradients, and that is still in use?
 
         Examples are an inner loop whose final state is used by a later ``backward()``, and a loop that computes the
-        rows of a Jacobian one after another.
+        rows of a Jacobian one after another. False once ``backward()`` has run in the block.
         """
         tape = self.tape
         return not self.summed and tape.leads_on([self._capture(held[-1]) for held in self._bound()])
@@ -107,7 +107,7 @@ class LoopPart(PlainBlock):
         return [[value for _, value in sorted(each, key=itemgetter(0))] for each in named.values()]
 
     def _losses(self) -> Iterable[int]:
-        # Return the numbers of the tensors of which the program has taken gradients so far.
+        # Return the numbers of the outputs that the program has differentiated so far.
         tape, captures = self.tape, self.trace.versions.captures
         if not isinstance(tape, Differentiator):
             return self.outputs
@@ -242,7 +242,7 @@ class TrainingLoop:
         return not is_after or (block is not None and len(block.trace.versions.captures) > MANY)
 
     def begin_iteration(self) -> None:
-        """Called when a loop of the program begins another iteration."""
+        """Called when a loop of the program begins another iteration. Ends the open block if it is complete."""
         if self.block is not None and self.is_over(self.block):
             self.close(None)
 
