@@ -30,8 +30,8 @@ Way = tuple[type, Any]
 Known = dict[int | Way, CodeType | None]
 """A cache about called objects. A key is the identity of a code object, or a way of calling an object.
 
-The values are the code objects themselves, because an identity is only unique while the object exists. A code object
-itself would be a slow key: Python hashes all its instructions each time, which takes longer than many calls.
+The value of an identity is the code object itself, because an identity is only unique while the object exists. A code
+object would be a slow key: Python hashes all its instructions each time, which takes longer than many calls.
 """
 
 
@@ -159,8 +159,8 @@ class FollowedCalls(Generic[Caller]):
         return self.follow(caller, function)
 
     def follow(self, caller: Caller, function: Any) -> Any:
-        """Return the reporting copy of a function of the program. For a function that calls others, return one that
-        hands it reporting copies. None for all others.
+        """Return the reporting copy of a function of the program. For a higher-order function or a transform, return a
+        function that passes reporting copies to it. None if the call is not followed.
         """
         kind = type(function)
         if way_of(kind) in self.foreign:

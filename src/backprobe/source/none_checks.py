@@ -165,7 +165,7 @@ def _asks(called: ast.expr, given: Sequence[ast.expr]) -> bool:
 
 
 def _owner(called: ast.expr) -> set[str]:
-    # Return the name of the object whose method is called. It may contain the argument afterwards: ``grads`` in
+    # Return the name of the object whose method is called. The object may contain the argument afterwards: ``grads`` in
     # ``grads.append(p.grad)``.
     return _names(called.value) if isinstance(called, ast.Attribute) else set()
 
