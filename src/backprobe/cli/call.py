@@ -56,8 +56,8 @@ def _backend_of_model(target: Any) -> Backend | None:
 
 
 def _refuse_unknown(backend: Backend, target: Any, named: Mapping[str, Any]) -> None:
-    # Raise BadOption if the model's forward takes none of these names, although it needs some: a library's own check of
-    # its arguments does not say which it takes.
+    # Raise BadOption if the model's forward does not take one of these names: a library's own check of its arguments
+    # does not say which it takes.
     assert backend.models is not None
     try:
         signature = inspect.signature(backend.models.call(target, (), {}).forward)

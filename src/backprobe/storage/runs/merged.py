@@ -278,7 +278,10 @@ class RunReader:
     def gaps(
         self, codes: Sequence[str] | None = None, low: int = 0, high: int | None = None
     ) -> list[tuple[int, str, str, str]]:
-        """Step, name, kind and code of each missing row, in any rank, for these codes and the steps at these places."""
+        """Step, name, kind and code of each row that is missing in all ranks, for these codes.
+
+        In a run of one rank, only the steps from place ``low`` to ``high`` count.
+        """
         if len(self.ranks) > 1:
             low, high = 0, None  # the places of a step differ between ranks
         found = {
