@@ -146,7 +146,9 @@ class PerSample(NumberTable):
 
     @property
     def cosines(self) -> Any:
-        """The cosine between each sample's gradient and the gradient of the batch, from -1 to 1."""
+        """The cosine between each sample's gradient and the gradient of the batch, from -1 to 1; NaN as in
+        ``shares``.
+        """
         return self._by(self.norm * self._size)
 
     def _by(self, size: Any) -> Any:

@@ -225,8 +225,8 @@ class Provoking:
         return replace(made, headline=headline, facts=facts, change=text.change(self.inputs, look.row), tries=steps)
 
     def _broken_at(self, row: Array, risk: Risk | None) -> Provocation:
-        # The finding about a run that breaks, with the headline about the first NaN or Inf. If a risk is given, it is
-        # about its operation.
+        # The finding about a run that breaks, with the headline about the first NaN or Inf; if possible, about that of
+        # the given risk.
         explained = self.program.explained(row)
         births = _births(explained)
         own = [one for one in births if risk is not None and self._is_of(one, risk)] or births

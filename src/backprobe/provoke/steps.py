@@ -52,8 +52,8 @@ def corner(row: Array, slope: Array, low: Array, high: Array) -> Array:
 
 
 def exact(row: Array, margin: float, slope: Array, low: Array, high: Array) -> Iterator[Array]:
-    """Rows near a given row, whose operand is almost at its end. All numbers are rounded, except one that takes the
-    remainder.
+    """Rows near a given row, whose operand is almost at its end. Numbers are rounded, and in some rows one number takes
+    the remainder.
 
     The reason: a sum of numbers with many digits is seldom exactly 0.
     """
