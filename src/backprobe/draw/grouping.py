@@ -232,11 +232,10 @@ def _is_drawn(entry: Entry, is_read: bool, is_linked: bool) -> bool:
 
 
 def rolls_of(graph: Graph, view: View) -> dict[str, str]:
-    """Map each box, and each value outside of these boxes, to its loop. The keys are boxes, and positions of values.
+    """Map the full names of boxes, and the positions of values, to the loops to which they belong. What belongs to no
+    loop is left out.
 
-    The items of a list that one line made are a loop as well.
-
-    A box that the user wants open belongs to no loop.
+    The items of a list that one line made are a loop as well. A box that the user wants open belongs to no loop.
     """
     form, held = _form if view.roll else strip, _held(graph)
     boxes: dict[str, str] = {}
