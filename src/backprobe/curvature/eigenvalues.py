@@ -18,7 +18,7 @@ from backprobe.probe.gradient_program import named_gradients
 from backprobe.probe.request import name_of, typed_as
 from backprobe.record.brief import written
 
-WHOLE = 12  # a Hessian with at most this many rows is built as a matrix, with one product for each column
+WHOLE = 12  # a Hessian with at most this many rows, or ``k``, is built as a matrix, with one product for each column
 SPELLED = {"largest": "LA", "smallest": "SA", "magnitude": "LM"}
 OFF = 100  # a Hessian gets a note if its asymmetry exceeds this many times the square root of eps
 JOINT = "joint"
