@@ -119,8 +119,8 @@ class BlockRun(Form):
             for missed in missed_in(self.replacing):
                 self.trace.note(missed.code, **missed.fields)
             try:
-                # Run backward from the block's result, unless the program itself has taken gradients. Then ``outputs``
-                # is not empty.
+                # Run backward from the block's result, unless ``outputs`` shows that the program itself has taken
+                # gradients.
                 if isinstance(self.tape, Differentiator) and not self.outputs:
                     # A forked child process has none of the framework's threads, and backward would wait for them
                     # forever.

@@ -44,7 +44,9 @@ class RunningStatement:
 
 @dataclass
 class Arrival:
-    """A source of a backward pass: whether a gradient arrived at it, and whether it lacked one without the bridges."""
+    """A tensor with respect to which the program differentiates: whether a gradient arrived at it in some pass, and
+    whether it would lack one in all passes without the bridges.
+    """
 
     tensor: Any
     arrived: bool = False

@@ -64,7 +64,7 @@ class OfCell(Form):
             raise
 
     def hold(self, output: ProbedOutput) -> int:
-        """Hold the output under the requested name, even if this name is not selected. Returns its number."""
+        """Hold the output under its name, even if this name is not selected. Returns the output's number."""
         name = self.output_name
         site = None if name is None else self.bound[name]
         return self.trace.hold_output(output.tensor, output.path, name or "return", site)

@@ -111,7 +111,7 @@ class Form:
         return "\n".join(said.removeprefix("backprobe: ") for said in known)
 
     def what_is_known(self, error: BaseException) -> str | None:
-        """Return the note about an error of the framework; None if nothing is known about the error."""
+        """Return a note with what is known about an error of the program; None if nothing is known."""
         return explained(self, error)
 
     def noting(self, step: Callable[[], T]) -> T:

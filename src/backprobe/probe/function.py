@@ -29,7 +29,7 @@ class FunctionRun(TargetRun):
 
     lifted_numbers: Sequence[str] = ()
     around: Callable[..., Any] | None = None
-    """Runs another function as the target runs its function, if the target is a transform of that function."""
+    """If the target is a transform: calls a given function as the transform calls its own. Otherwise None."""
 
     def starts_at(self) -> Any:
         """Return the function to rewrite. For a callable object, this is the method that runs when the object is

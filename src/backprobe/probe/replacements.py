@@ -132,7 +132,7 @@ def _held(option: str, text: str, what: Any) -> Any:
     return what
 
 
-# Functions that check a model before it runs.
+# Functions that find names without a match, before or after the run.
 
 
 def refuse_unknown_paths(

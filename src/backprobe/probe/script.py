@@ -191,7 +191,7 @@ class Script:
             if self.answer is None:
                 return
             stopped = STOPPED.format(self.iterations, self.does) if self.iterations else GRADIENT.format(gradients.last)
-            # without a finding, ``more`` iterations could show one
+            # without a finding, the command in ``more``, which looks at more iterations, could show one
             may_show_more = self.more and self.answer.ok and self.iterations >= self.steps
             stopped += LATER.format(self.more) if may_show_more else ""
             self.answer = replace(self.answer, notes=(stopped, *self.answer.notes))
@@ -380,7 +380,8 @@ class Script:
 
 
 def _is_unused_now(one: Untrained) -> bool:
-    # Has this iteration computed nothing from the parameter? If its module is unknown, its line is the optimizer's.
+    # Has this iteration computed nothing from the parameter? If its module is unknown, ``calls`` is ignored, because it
+    # has the line of the optimizer.
     return not one.carriers and (one.ran is ModuleRan.UNKNOWN or (one.ran in UNUSED_NOW and not one.calls))
 
 

@@ -349,8 +349,8 @@ class _FrameTracer:
         return not is_comprehension and frame.f_lasti not in ours
 
     def _is_behind(self, frame: FrameType, end: int) -> bool:
-        # Does the loop that ends at this instruction contain no backward()? It counts only if it reads gradients, or is
-        # a comprehension, which is not a function of its own since Python 3.12.
+        # Does the loop that ends at this instruction come after a backward(), which it does not contain? True only for
+        # a loop that reads gradients, and for a comprehension, which is not a function of its own since Python 3.12.
         head, has_passed = frame.f_lasti, self.seen[1] > 0 and self.passed_at >= 0
         if not has_passed or head <= self.passed_at <= end:
             return False

@@ -1,4 +1,4 @@
-"""The text of the page that shows runs: for a server, of which the page asks questions, or for a file that includes all
+"""The text of the page that shows runs: for a server, of which the page asks questions, or for a file that includes the
 answers.
 """
 
