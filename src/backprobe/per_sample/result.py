@@ -1,4 +1,4 @@
-"""The gradients of the samples of a batch, by name. Norms and shares are stored; gradients are computed on request."""
+"""The gradients of the samples of a batch, by name. Norms are stored; gradients are computed on request."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ class Provoking:
         self.found: dict[Place, Provocation] = {}
         # operations that broke while another one was searched
         self.elsewhere: dict[Place, tuple[Risk | None, Look, int]] = {}
-        # the operations in ``elsewhere`` that the present search has found
+        # operations that broke in the present search, but are not the one it searches
         self.broke: dict[Place, tuple[Risk | None, Look]] = {}
         self.outcomes: list[SearchOutcome] = []
         self.judged = self.taken = 0
