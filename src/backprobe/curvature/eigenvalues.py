@@ -142,7 +142,7 @@ def eigenpairs(linalg: Any, operator: Operator, k: int, which: str) -> tuple[Any
 
 
 def _ordered(numbers: Any, vectors: Any, which: str) -> tuple[Any, Any]:
-    # Sort the pairs, outermost eigenvalue first, and flip each vector so that its largest element is positive.
+    # Sort the pairs, outermost eigenvalue first. Flip each vector so that its element of largest magnitude is positive.
     by = {"largest": -numbers, "smallest": numbers, "magnitude": -abs(numbers)}
     order = numpy.argsort(by[which], kind="stable")
     rows = vectors.T[order]

@@ -88,7 +88,7 @@ def _targets(targets: Sequence[ast.expr | None]) -> Iterator[ast.expr]:
 
 
 def _items(node: ast.expr) -> Iterator[ast.expr]:
-    # The container of an item, the container of that container, and so on.
+    # The expression itself. If it is an item, then also its container, and so on.
     while True:
         yield node
         match node:

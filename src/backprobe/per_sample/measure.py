@@ -147,7 +147,8 @@ class SampleMeasure:
         return found
 
     def _of_equals(self) -> Array | None:
-        # Equal weights, if the gradient of the batch shows that the loss is a mean or a sum; None if it is neither.
+        # Equal weights, if the gradient of the batch shows that the loss is a mean or a sum; None if it is neither. If
+        # no sample has a finite gradient, all weights are 1.
         at = self.is_finite.nonzero()[0]
         if len(at) < self.count and all(map(self._is_finite_in_batch, self.wanted)):
             # the program gives NaN for a sample alone, but not for the same sample in its batch

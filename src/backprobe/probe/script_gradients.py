@@ -68,7 +68,7 @@ class ScriptGradients:
         self.open: Any = None  # the function of the last report, if its second gradient may show more
         self.waited = 0  # gradients of other functions since the last report
         self.count = 0  # gradients that the script has taken
-        self.last = 0  # the number of the gradient that was reported last, counted from 1
+        self.last = 0  # the number of the gradient that came last, counted from 1
 
     def listen(self, backend: Backend) -> None:
         """Begin to observe gradients, if the backend can observe functions. Later calls have no effect."""
@@ -187,8 +187,9 @@ def with_zeros(
 ) -> tuple[Record, Observed]:
     """Return the record with notes on useless gradients, and the other observations about this gradient.
 
-    The notes say that all gradients are exactly 0, or name each gradient that is 0 because every path to the output has
-    a derivative of 0. Observations made both in this gradient and in the previous one are noted, too.
+    Among the notes: all gradients are exactly 0; a gradient is 0 because every path to the output has a derivative of
+    0; a gradient vanishes at an operation. If there was an earlier gradient, the last is noted only if it held there,
+    too.
     """
     arrays, entries = load_arrays(record.backend), [record.entries[at] for at in _arguments(record, asked.wrt)]
     there = [one for one in entries if one.status is GradStatus.OK]

@@ -47,7 +47,9 @@ def far(row: Array, margin: float, slope: Array, low: Array, high: Array) -> Arr
 
 
 def corner(row: Array, slope: Array, low: Array, high: Array) -> Array:
-    """The row with each number at the bound to which the slope leads."""
+    """The row with each number at the bound at which the margin is smallest, according to its slope. Numbers with slope
+    0 stay.
+    """
     return numpy.where(slope > 0, low, numpy.where(slope < 0, high, row))
 
 

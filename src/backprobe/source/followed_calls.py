@@ -204,9 +204,9 @@ class FollowedCalls(Generic[Caller]):
         return followed if followed is None or call is None else functools.partial(self.call_settled, call, followed)
 
     def _know_foreign(self, kind: type, called: Any, inner: FunctionType | None, function: Any) -> None:
-        # Remember that this callable is not followed: a plain function or method by its code, another object by its
-        # type. Types created inside a function are not remembered, because they would keep the function's variables
-        # alive.
+        # Remember, if possible, that this callable is not followed: a plain function or method by its code, another
+        # object by its type. Types created inside a function are not remembered, because they would keep the
+        # function's variables alive.
         plain = plain_function(function) if called is None else None
         if plain is not None:
             if not plain.__code__.co_freevars:  # all wrappers of a decorator share their code

@@ -321,7 +321,8 @@ class RunReader:
 
 
 def _add(total: Mapping[str, Matrix], part: Mapping[str, Matrix], at: Any, is_once: NDArray[numpy.bool_]) -> None:
-    # Add the columns of one rank to the sum of the ranks before it, at these steps.
+    # Add the columns of one rank to the sum of the ranks before it, at these steps. Rows with ``is_once`` are added
+    # only where no earlier rank has them.
     if is_once.any():
         is_there = (total["count"][:, at] > 0) & is_once[:, None]
         part = {name: numpy.where(is_there, nothing((1, 1), name), numbers) for name, numbers in part.items()}
@@ -338,7 +339,7 @@ def logged(columns: Mapping[str, Numbers]) -> Numbers:
 
 
 def fields(rows: Mapping[Key, Row]) -> dict[str, dict[str, float]]:
-    """Every field of the rows, by name: ``value.rms`` and so on."""
+    """The fields of the rows, such as ``value.rms``, by name of the value, with the ratio of update to parameter."""
     matrix = numpy.array(list(rows.values())).reshape(len(rows), len(COLUMNS))
     columns = dict(zip(COLUMNS, matrix.T, strict=True))
     found: dict[str, dict[str, float]] = {name: {} for name, _ in rows}

@@ -23,8 +23,8 @@ SHORT = 16  # the most characters of a value that is shown beside another one
 
 
 class Content:
-    """The data of one page. Values are identified by their positions in the record, and boxes by their places in the
-    list.
+    """The data of one page. Values are identified by their positions in the record, and boxes by their places in
+    ``boxes``.
     """
 
     def __init__(self, captions: Captions, depth: int | None, opened: Collection[str]) -> None:
