@@ -224,7 +224,7 @@ class RunReader:
                 yield number, steps[low:high], own
 
     def stretches(self, low: int, high: int, most: int) -> Iterator[tuple[int, int]]:
-        """The places from ``low`` to ``high`` in parts of about ``most`` steps, without cutting a chunk in two.
+        """The places from ``low`` to ``high`` in parts of about ``most`` steps, usually without cutting a chunk in two.
 
         A chunk of more steps is a part by itself.
         """
