@@ -139,7 +139,7 @@ class NoBackend(BackprobeError, TypeError):
 
 
 class NothingToDifferentiate(BackprobeError, TypeError):
-    """No argument is floating point, or the output does not depend on any differentiated argument.
+    """Nothing can be differentiated: for example, there is no floating argument, or the output depends on none.
 
     If the program computed values with a gradient history, but its output has none, ``recording`` is the recording of
     that run: ``bp.explain(error.recording)`` then shows where the history was cut off. Otherwise ``recording`` is None.

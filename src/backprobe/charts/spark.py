@@ -80,7 +80,7 @@ def short(number: float) -> str:
 
 
 def ends(numbers: Matrix) -> tuple[float, float]:
-    """Return the first and the last number that is not NaN.
+    """Return the first and the last number that is not NaN; NaN if there is none.
 
     >>> ends(numpy.array([numpy.nan, 1.0, 2.0]))
     (1.0, 2.0)

@@ -1,4 +1,4 @@
-"""Records a running program block by block; each block ends with a loop iteration that ran backward.
+"""Records a running program block by block. A block usually ends with a loop iteration that ran backward.
 
 One block around a whole training run would hold every value that it ever computes. So a block is opened in the function
 that is running. It ends when that function returns, or when ``backward()`` has run in it and a function of the program

@@ -208,8 +208,8 @@ class Writer:
         return layout
 
     def tensors(self) -> dict[str, Tensor]:
-        """The contents of the tensor file. A tensor that alone covers its memory keeps its name, dtype and shape; other
-        memory is stored as bytes.
+        """The contents of the tensor file. Each memory has the name of its first tensor. It has that tensor's dtype and
+        shape if the tensor fills it exactly, and is stored as bytes otherwise.
         """
         users: dict[str, list[tuple[str, dict[str, Any]]]] = {}
         found = {}
