@@ -1,4 +1,4 @@
-"""Run the command line as ``python -m backprobe``, if the command ``backprobe`` is not on the path."""
+"""The command line as ``python -m backprobe``, for when the command ``backprobe`` is not on the path."""
 
 from backprobe_command import main
 

@@ -139,7 +139,7 @@ class NoBackend(BackprobeError, TypeError):
 
 
 class NothingToDifferentiate(BackprobeError, TypeError):
-    """No argument is floating point, or the output does not depend on any differentiated argument.
+    """Nothing can be differentiated: for example, there is no floating argument, or the output depends on none.
 
     If the program computed values with a gradient history, but its output has none, ``recording`` is the recording of
     that run: ``bp.explain(error.recording)`` then shows where the history was cut off. Otherwise ``recording`` is None.
@@ -160,11 +160,11 @@ class NotFinite(BackprobeError, FloatingPointError):
 
 
 class BadOutput(BackprobeError, ValueError):
-    """The output cannot be differentiated: it is not a scalar, there are several, or a path does not exist."""
+    """The output cannot be differentiated: for example, it is not a scalar, or its path does not exist."""
 
 
 class Unsupported(BackprobeError, RuntimeError):
-    """This form of ``probe`` cannot record the program correctly: it is compiled, distributed, or recomputed."""
+    """The request cannot be met correctly for this program, framework or system, such as for a compiled program."""
 
 
 class RemovedName(BackprobeError, ImportError):
@@ -172,7 +172,7 @@ class RemovedName(BackprobeError, ImportError):
 
 
 class BadOption(BackprobeError, ValueError):
-    """An option has a value that it does not accept."""
+    """An option or argument has a value that is not accepted, or an option is not available here."""
 
 
 class NotRecorded(BadOption, AttributeError):
@@ -208,7 +208,7 @@ class StrategyRefused(BackprobeError, RuntimeError):
 
 
 class BadRecording(BackprobeError, ValueError):
-    """The folder is not a recording, or contains a damaged recording or one of a newer version."""
+    """The folder is not a recording, or contains a damaged recording or one of a version that cannot be read."""
 
 
 class BadRun(BackprobeError, ValueError):

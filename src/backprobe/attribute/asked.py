@@ -105,7 +105,7 @@ class AskedAttribution(OfNamedValues[[], Attribution]):
 
     @property
     def axes(self) -> tuple[int, ...]:
-        """The axes along which each index gets a score of its own."""
+        """The axes along which each index gets an attribution of its own."""
         return axes_of(self.axis)
 
     @property

@@ -82,7 +82,7 @@ class Attribution(NumberTable):
     def __getitem__(self, name: str) -> float:
         """The attribution of one value.
 
-        Raises UnknownName, AmbiguousName, and NoGradient for a value without a gradient.
+        Raises UnknownName, AmbiguousName, and NoGradient for a value without an attribution, such as the output.
         """
         with spelled_as(r"print\(rec\)", "print(result)"), spelled_as(r"bp\.probe\(\.\.\.", "bp.attribute(..."):
             entry = entry_of(Recording(self.record), name, "result[{}]")

@@ -21,7 +21,9 @@ def of_report(report: Report) -> dict[str, Any]:
 
 
 def of_run(reader: RunReader) -> dict[str, Any]:
-    """The steps of a run, and for each name the first, last, smallest and largest rms."""
+    """The steps of a run, those that were skipped, and for each name the first, last, smallest and largest rms or
+    logged number.
+    """
     info, rows = reader.info(), reader.rows()
     names: dict[str, dict[str, Any]] = {name: {} for name, _ in rows}
     for kind in dict.fromkeys(kind for _, kind in rows):

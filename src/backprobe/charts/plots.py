@@ -46,7 +46,8 @@ def heat_map(reader: RunReader, names: Sequence[str], field: str) -> Any:
 
 
 def _norm(colors: Any, grid: Matrix, field: str) -> Any:
-    # The colour scale: symmetric logarithmic for signed numbers, linear for counts, logarithmic for the rest.
+    # The colour scale: symmetric logarithmic for signed numbers; None, for a linear one, for counts or if no number is
+    # positive; logarithmic for the rest.
     known = grid[numpy.isfinite(grid)]
     statistic = field.rpartition(".")[2]
     if statistic in SIGNED:

@@ -27,7 +27,8 @@ def bins(count: int, width: int = WIDTH) -> Iterator[slice]:
 
 
 def spark(numbers: Matrix, bad: Matrix | None = None, width: int = WIDTH) -> str:
-    """Draw magnitudes as columns on a logarithmic scale: ``!`` for NaN or Inf, ``_`` for zero, blank for no number.
+    """Draw magnitudes as columns on a logarithmic scale: ``!`` where ``bad`` is not 0, ``_`` for zero, blank for no
+    finite number.
 
     >>> spark(numpy.array([1.0, 5.0, 100.0, 0.0, numpy.nan]))
     '▁▃█_ '
@@ -79,7 +80,7 @@ def short(number: float) -> str:
 
 
 def ends(numbers: Matrix) -> tuple[float, float]:
-    """Return the first and the last number that is not NaN.
+    """Return the first and the last number that is not NaN; NaN if there is none.
 
     >>> ends(numpy.array([numpy.nan, 1.0, 2.0]))
     (1.0, 2.0)

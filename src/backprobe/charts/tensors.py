@@ -19,7 +19,7 @@ HEIGHTS = {"NaN": 0.0, "+Inf": 1.0, "−Inf": 0.0}  # height of each kind of mar
 
 
 def plot(numbers: Matrix, heading: str, asked: str) -> Any:
-    """Return a figure of a tensor's numbers, computed in double precision."""
+    """Return a figure of a tensor's numbers: a line for a vector, otherwise a heat map, or a histogram of many."""
     figures, colors = matplotlib(asked)
     figure = figures.Figure(figsize=(7, 4.5), layout="constrained")
     axes = figure.add_subplot()

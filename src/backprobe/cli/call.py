@@ -39,7 +39,8 @@ def called_with(target: Any, words: Sequence[str]) -> tuple[tuple[Any, ...], dic
 
 
 def _by_position(target: Any, named: Mapping[str, Any]) -> tuple[list[inspect.Parameter], str | None]:
-    # The parameters that can only be passed by position, and the name of ``*xs`` if the user gave it.
+    # The parameters to pass by position, and the name of ``*xs`` if the user gave it. If so, these are all parameters
+    # before ``*xs``; otherwise only those that cannot be passed by name.
     try:
         parameters = list(inspect.signature(target).parameters.values())
     except (TypeError, ValueError):  # functions written in C may have no signature
@@ -56,8 +57,8 @@ def _backend_of_model(target: Any) -> Backend | None:
 
 
 def _refuse_unknown(backend: Backend, target: Any, named: Mapping[str, Any]) -> None:
-    # Raise BadOption if the model's forward takes none of these names, although it needs some: a library's own check of
-    # its arguments does not say which it takes.
+    # Raise BadOption if the model's forward does not take one of these names: a library's own check of its arguments
+    # does not say which it takes.
     assert backend.models is not None
     try:
         signature = inspect.signature(backend.models.call(target, (), {}).forward)

@@ -62,7 +62,7 @@ to_sarif = click.option(
     callback=_keep,
     help="Write the findings into a SARIF file, too, for GitHub and editors.",
 )
-"""Return the option --sarif, for commands whose findings belong to lines of code."""
+"""The option --sarif, for commands whose findings belong to lines of code."""
 
 
 def is_asked(option: str) -> Any:

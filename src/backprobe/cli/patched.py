@@ -17,7 +17,7 @@ from backprobe.source.edits import Edit, patch
 
 
 def refuse_patch(program: str, words: Sequence[str], path: str) -> None:
-    """Raise BadOption if no patch can be made of this program, or the file cannot be written."""
+    """Raise BadOption if the program is a saved recording, or if the file exists or its folder cannot be made."""
     spelled = asked(program, *words, options=("--patch", path))
     if is_saved(program):
         raise BadOption(
@@ -56,7 +56,9 @@ def write_patch(report: bp.Report, path: str) -> None:
 
 
 def root_of(edits: Sequence[Edit]) -> Path:
-    """The folder to which paths in a patch are relative: the repository's, or else the current folder."""
+    """The folder to which paths in a patch are relative: the repository's or else the current one, if it contains all
+    edited files. Otherwise the innermost folder that does.
+    """
     files = [Path(edit.file).absolute() for edit in edits]
     repository = next((folder for folder in files[0].parents if (folder / ".git").exists()), None)
     for folder in (repository, Path.cwd()):

@@ -238,7 +238,7 @@ def _meant(text: str, name: str) -> str:
 
 
 def similar_file(text: str) -> str | None:
-    """The existing Python file whose name is most similar to the given one."""
+    """The existing Python file in the same folder whose name is most similar to the given one; None if none is."""
     folder = Path(text).parent
     there = [one.stem for one in folder.glob("*.py")] if folder.is_dir() else []
     close = nearest(Path(text).stem, there)

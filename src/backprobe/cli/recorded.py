@@ -53,7 +53,7 @@ def of_one(program: str, words: Sequence[str], *beside: str, **options: Any) -> 
 
 
 def _of(made: bp.Recording, of: Sequence[str], program: str, words: Sequence[str]) -> bp.Recording:
-    # The part of a recording that belongs to one output. Raises BadOption.
+    # The part of a recording that belongs to one output; all of it if none is named. Raises BadOption.
     if not of:
         return made
     keys = made.output_keys or tuple([entry.name for entry in made.outputs])

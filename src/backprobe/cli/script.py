@@ -75,7 +75,7 @@ def judged(
 
 
 def healthy(recording: bp.Recording) -> bp.Report:
-    """The report of ``health``, with remedies that are shell commands."""
+    """The report of ``health``. For a finding about a missing gradient, the remedy is a shell command."""
     report, typed = bp.health(recording), click.get_current_context().meta[TYPED].replace("health", "explain", 1)
     found = [replace(one, remedy=f"{typed} says why") if one.kind in LACKING else one for one in report.findings]
     return replace(report, findings=tuple(found))

@@ -451,7 +451,8 @@ def _first_name(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...
 
 
 def _answer(report: bp.Report, strict: bool | None = None, *, after: Callable[[], None] | None = None) -> NoReturn:
-    # Print a report, and exit with 1 if it has findings. ``strict`` is None if the command has no --strict.
+    # Print a report, and exit with 1 if it is not ``ok`` or, with ``strict``, not complete. ``strict`` is None if the
+    # command has no --strict.
     show(report)
     if after is not None:
         after()

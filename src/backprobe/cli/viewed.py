@@ -32,7 +32,7 @@ def _shown(source: str) -> Any:
 
 
 def announce(viewer: Viewer, is_opened: bool) -> None:
-    """Print the viewer's address, and how to reach it from another machine."""
+    """Print the viewer's address, and over SSH also how to reach it. With ``is_opened``, open a browser."""
     if not is_asked("quiet"):
         echo(viewer.url)
     port = viewer.url.partition("#")[0].rstrip("/").rpartition(":")[2]

@@ -60,7 +60,8 @@ def vector(numbers: Any) -> Vector:
 
 
 def _compared(name: str, pair: tuple[str, str], held: Iterable[Mapping[str, Vector]]) -> Conflict:
-    # Compare one pair over all entries with both gradients, as if these gradients were one long vector.
+    # Compare one pair over all entries with both gradients, as if these gradients were one long vector. The cosine is
+    # NaN if one of the vectors is 0 or not finite.
     both = [(own[pair[0]], own[pair[1]]) for own in held if own.keys() >= set(pair)]
     first, second = (math.hypot(*(one[at].norm for one in both)) for at in (0, 1))
     if not (first and second and math.isfinite(first) and math.isfinite(second)):
@@ -71,6 +72,6 @@ def _compared(name: str, pair: tuple[str, str], held: Iterable[Mapping[str, Vect
 
 
 def _angle(a: Vector, b: Vector) -> float:
-    # The cosine of two vectors; a complex number counts as two real numbers.
+    # The cosine of two vectors; 0 if one of them is 0. A complex number counts as two real numbers.
     lengths = a.length * b.length
     return float(numpy.vdot(a.numbers, b.numbers).real) / lengths if lengths else 0.0

@@ -18,7 +18,7 @@ from backprobe.probe.gradient_program import named_gradients
 from backprobe.probe.request import name_of, typed_as
 from backprobe.record.brief import written
 
-WHOLE = 12  # a Hessian with at most this many rows is built as a matrix, with one product for each column
+WHOLE = 12  # a Hessian with at most this many rows, or ``k``, is built as a matrix, with one product for each column
 SPELLED = {"largest": "LA", "smallest": "SA", "magnitude": "LM"}
 OFF = 100  # a Hessian gets a note if its asymmetry exceeds this many times the square root of eps
 JOINT = "joint"
@@ -142,7 +142,7 @@ def eigenpairs(linalg: Any, operator: Operator, k: int, which: str) -> tuple[Any
 
 
 def _ordered(numbers: Any, vectors: Any, which: str) -> tuple[Any, Any]:
-    # Sort the pairs, outermost eigenvalue first, and flip each vector so that its largest element is positive.
+    # Sort the pairs, outermost eigenvalue first. Flip each vector so that its element of largest magnitude is positive.
     by = {"largest": -numbers, "smallest": numbers, "magnitude": -abs(numbers)}
     order = numpy.argsort(by[which], kind="stable")
     rows = vectors.T[order]

@@ -202,7 +202,9 @@ def _captions(drawn: Any) -> Captions:
 
 
 def check_path(path: Any) -> None:
-    """Raise BadOption if no drawing can be written to this path. Called before the layout, which may be slow."""
+    """Raise BadOption for a path with another ending, or whose folder cannot be made. Called before the layout, which
+    may be slow.
+    """
     check_folder(path, "path is a text", f"path={path!r}", "path='circuit.svg'")
     target, ending = Path(path), _ending(path)
     if ending not in (".svg", ".pdf", ".png", ".html"):

@@ -1,7 +1,8 @@
 """The circuit of a recording as plain data: the content of each node, edge and box, before layout.
 
-Each value is a node with its name, expression, value and gradient; each flow is an edge with its local partial. The
-parameters of a module are rows in its node, or at the head of its box. ``draft`` makes a circuit, ``layout`` draws it.
+A node shows one value with its name, expression and gradient, or several values, such as those of a collapsed box. An
+edge shows the flows between two nodes, with the local partial of a single flow if it is known. The parameters of a
+module are rows in its node, or at the head of its box. ``draft`` makes a circuit, ``layout`` draws it.
 """
 
 from __future__ import annotations

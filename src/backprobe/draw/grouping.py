@@ -159,11 +159,11 @@ class Grouping:
         return {(own[0], target) for target, own in longest.items() if len(own) == 1 and own[0] in inner}
 
     def goes_back(self, source: str, target: str) -> bool:
-        """Does an edge lead to a node that is computed earlier than its source?"""
+        """Does an edge lead to a node that is computed earlier than its source, or to its source itself?"""
         return self.begins(source) >= self.begins(target)
 
     def begins(self, key: str) -> int:
-        """The position of the first value of a node that is not a parameter."""
+        """The position of a node's first value that is not a parameter; if there is none, of its first parameter."""
         positions = self.members[key]
         return next((at for at in positions if at not in self.graph.parameters), positions[0])
 
@@ -232,11 +232,10 @@ def _is_drawn(entry: Entry, is_read: bool, is_linked: bool) -> bool:
 
 
 def rolls_of(graph: Graph, view: View) -> dict[str, str]:
-    """Map each box, and each value outside of these boxes, to its loop. The keys are boxes, and positions of values.
+    """Map the full names of boxes, and the positions of values, to the loops to which they belong. What belongs to no
+    loop is left out.
 
-    The items of a list that one line made are a loop as well.
-
-    A box that the user wants open belongs to no loop.
+    The items of a list that one line made are a loop as well. A box that the user wants open belongs to no loop.
     """
     form, held = _form if view.roll else strip, _held(graph)
     boxes: dict[str, str] = {}

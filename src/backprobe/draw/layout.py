@@ -201,9 +201,8 @@ def _table(lines: Iterable[str], rows: Sequence[CircuitRow] = (), beside: str = 
 
 
 def _row(row: CircuitRow) -> str:
-    # Return a parameter's row: a bar filled by the size of its gradient, and aligned cells for name, value and
-    # gradient. Only the bar is filled, because a filled cell would hide the end of the preceding text if a viewer's
-    # font is wider.
+    # Return a row: a bar coloured by the level of its gradient, and aligned cells for name, value and gradient. Only
+    # the bar is coloured, because a coloured cell would hide the end of the preceding text if a viewer's font is wider.
     if not row.value and not row.gradient:
         return f'<tr><td align="left" colspan="7">{_text(row.title, size=9)}</td></tr>'
     fill = f' bgcolor="{FILLS[row.level]}"' if row.level is not None else ""

@@ -1,4 +1,4 @@
-"""Exports a finished run as TensorBoard event files, with the same content that ``TensorBoardSink`` writes live."""
+"""Exports a run as TensorBoard event files, with the numbers that ``TensorBoardSink`` writes live."""
 
 from __future__ import annotations
 

@@ -99,7 +99,8 @@ class Place:
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
-        # Convert file system errors to errors of backprobe, except a full disk, which keeps the system's own error.
+        # Convert errors about access, and about files that are missing or exist, to BadOption. Other errors, such as
+        # that of a full disk, stay as they are.
         try:
             yield
         except (PermissionError, NotADirectoryError, FileNotFoundError, FileExistsError) as error:

@@ -110,7 +110,7 @@ def query(tables: Mapping[str, Any], text: Any, asked: str, reread: Callable[[],
 
 
 class Stream:
-    """The rows of a run, read again for each scan of the engine, a few thousand steps at a time."""
+    """The rows of a run, read again for each scan of the engine, about ``AT_ONCE`` rows at a time."""
 
     def __init__(self, reader: RunReader, arrow: Any) -> None:
         self.reader, self.arrow = reader, arrow

@@ -78,7 +78,9 @@ class FailureCapture:
         self.model, self.captures = model, captures
 
     def written(self, error: NotFinite, calls: Sequence[Any], record: Record | None, is_backward: bool) -> NotFinite:
-        """Write the step, and return the error to raise with a note on where the step is."""
+        """Write the step, unless one was written before, and return the error to raise. A step that was written is
+        named in a note on the error.
+        """
         if os.path.lexists(self.path):
             return error
         shown = self.given if self.given.absolute() == self.path else self.path

@@ -18,7 +18,7 @@ else:
     ).TrainerCallback
 
 SUMMARY = "train_runtime"
-"""Logged values with this prefix describe the whole training instead of one step."""
+"""Logs that contain this key describe the whole training instead of one step."""
 
 
 class WatchCallback(HasWatch, TrainerCallback):
@@ -26,8 +26,8 @@ class WatchCallback(HasWatch, TrainerCallback):
 
     A step is one step of the optimizer. Steps are counted like ``state.global_step``, also after resuming from a
     checkpoint. The gradients of parameters are those that the optimizer uses: accumulated, unscaled and clipped. The
-    run also contains everything that the trainer logs, such as ``loss``, ``learning_rate``, ``grad_norm`` and
-    ``eval_loss``.
+    run also contains the numbers that the trainer logs during the training, such as ``loss``, ``learning_rate``,
+    ``grad_norm`` and ``eval_loss``.
 
     - ``folder``: the folder to which the run is written. ``bp.open_run`` reads it.
     - ``options``: the options of ``bp.watch``, except those that the callback takes from the trainer.

@@ -33,8 +33,8 @@ ELSEWHERE = {
 class WatchCallback(HasWatch, Callback):
     """Watch the model that ``fit`` trains: ``model.fit(x, y, callbacks=[WatchCallback("runs/exp1")])``.
 
-    A step is a batch, or several batches with ``gradient_accumulation_steps=``. The run also contains everything that
-    Keras logs, as its progress bar shows it: averages since the beginning of the epoch. It contains ``learning_rate``
+    A step is a batch, or several batches with ``gradient_accumulation_steps=``. The run also contains the numbers that
+    Keras logs, as its progress bar shows them: averages since the beginning of the epoch. It contains ``learning_rate``
     and, after each epoch, the results of validation such as ``val_loss``. If the model was trained before, steps are
     counted on from those of its optimizer.
 

@@ -22,7 +22,7 @@ class MLflowSink(Sink):
 
     Each field and name becomes a metric over steps, such as ``grad.rms/0.weight``. The alerts become an artifact.
     ``run_id`` is the identifier of an MLflow run, by default that of ``mlflow.active_run()``. If no run is active, one
-    is started, and ended together with the watch. MLflow does not allow ``:`` and back-quotes in names, so they are
+    is started, and ended together with the watch. Characters that MLflow does not allow in names, such as ``:``, are
     replaced by ``_``. Raises NotInstalled.
     """
 

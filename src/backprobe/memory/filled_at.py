@@ -20,13 +20,13 @@ ADDS = frozenset({"append", "appendleft", "add", "extend", "insert", "put", "upd
 def filled_at(
     holder: Holder, made: Source | None, without: str = "{}.detach()", *, is_carried: bool
 ) -> tuple[Source | None, str]:
-    """The line that stores an object of an earlier step in its holder, and the replacement to write.
+    """The line that stores an object of an earlier step in its holder, and the line to write instead, or advice.
 
     If no such line is found, these are None and an empty text.
 
     The line is searched in the file that created the object, and then in the file of the variable. Of several lines,
     the nearest one to the creating line is taken, or the last one in the variable's function. ``without`` is the
-    spelling of a value without its graph. If it is empty, the replacement is empty as well.
+    spelling of a value without its graph. If it is empty, the second text is empty as well.
     """
     is_error, files = "__traceback__" in holder.path, [*([made.file] if made is not None else []), holder.file]
     names = dict.fromkeys((holder.name, *re.findall(r"^\w+", holder.path)))
@@ -88,7 +88,7 @@ def _targets(targets: Sequence[ast.expr | None]) -> Iterator[ast.expr]:
 
 
 def _items(node: ast.expr) -> Iterator[ast.expr]:
-    # The container of an item, the container of that container, and so on.
+    # The expression itself. If it is an item, then also its container, and so on.
     while True:
         yield node
         match node:

@@ -159,8 +159,8 @@ class MemoryReport(NumberTable):
 
 
 def _of_graphs(alive: Sequence[Alive], frame: FrameType) -> list[Held]:
-    # The objects that keep graphs of earlier steps: those that belong to such a step, or else those that lead back to
-    # one.
+    # Findings about memory that is kept of earlier steps: by variables that keep objects of these steps; or, if there
+    # are none, by variables that keep an object of the last step which refers back to them; or else about cycles.
     holders, lost = Holders(frame), list[Alive]()
     for is_carried in (False, True):
         found, without = _by_variable([one for one in alive if one.is_carried is is_carried], holders)
@@ -211,7 +211,7 @@ def _held(holder: Holder, own: Sequence[Alive]) -> Held:
 
 
 def _cycles(lost: Sequence[Alive]) -> list[Held]:
-    # Objects to which no variable leads, grouped by the line that made them.
+    # Findings about graphs to which no variable leads, one for each line that made graphs of several steps.
     cycles: dict[Source | None, list[Alive]] = defaultdict(list)
     for one in lost:
         # arrays without a variable are in a cache of the framework, which the program cannot change

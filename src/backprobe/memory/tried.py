@@ -57,7 +57,8 @@ def _tried(held: Held, steps: int, experiments: ScriptExperiments, again: Again)
 
 
 def _edit(held: Held) -> Edit | None:
-    # The edit that replaces a line by its remedy; None if the remedy is not a line of code.
+    # The edit that replaces a line by its remedy; None if the remedy is not a statement, or if the file has another
+    # line there now.
     if held.source is None or not held.next or not _is_statement(held.next):
         return None
     try:

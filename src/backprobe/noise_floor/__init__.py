@@ -45,9 +45,10 @@ def noise_floor(
 
     The target runs once unchanged, as the reference. Then it runs ``runs`` times, with all floating-point arguments
     moved up or down by one unit in the last place. If the target or an argument is a model, its parameters and buffers
-    are moved as well. Other values that a function reads, such as global variables, are not moved. The floor of an
-    entry is 4 times its largest difference from the reference, or up to 16 times for an entry with few elements. It is
-    at least 2 eps of the entry's dtype, relative to its magnitude. ``bp.diff`` takes the result as ``noise=``.
+    are moved as well. Python floats are moved only if nothing else can be. Other values that a function reads, such as
+    global variables, are not moved. The floor of an entry is 4 times its largest difference from the reference, or up
+    to 16 times for an entry with few elements. It is at least 2 eps of the entry's dtype, relative to its magnitude.
+    ``bp.diff`` takes the result as ``noise=``.
 
     - ``target``, ``select``, ``of``, ``wrt``, ``cotangent`` and ``backend``: as in ``probe``.
     - ``precision``: a dtype such as ``"bfloat16"``, if the program to compare with the reference computes in lower

@@ -99,7 +99,7 @@ def batch_of(asked: AskedSamples[...], backend: Backend, args: tuple[Any, ...], 
 
 
 def _names(asked: AskedSamples[...], backend: Backend, args: Sequence[Any]) -> list[str]:
-    # The parameter names of positional arguments.
+    # The parameter names of positional arguments; for those without a known name, their positions.
     function = asked.target
     if backend.models is not None and is_model(backend, function):
         function = backend.models.call(function, (), {}).forward

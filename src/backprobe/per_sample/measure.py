@@ -137,7 +137,7 @@ class SampleMeasure:
     def weights(self) -> Array:
         """The weight of each sample in the loss: 1 in a sum, 1/B in a mean, other numbers in an uneven mean.
 
-        Raises Unsupported if samples are mixed.
+        Raises Unsupported if samples are mixed, or if no weights give the gradient of the batch.
         """
         found = self._of_equals()
         if found is None and _is_random(self.runs, self.wanted):
@@ -147,7 +147,8 @@ class SampleMeasure:
         return found
 
     def _of_equals(self) -> Array | None:
-        # Equal weights, if the gradient of the batch shows that the loss is a mean or a sum; None if it is neither.
+        # Equal weights, if the gradient of the batch shows that the loss is a mean or a sum; None if it is neither. If
+        # no sample has a finite gradient, all weights are 1.
         at = self.is_finite.nonzero()[0]
         if len(at) < self.count and all(map(self._is_finite_in_batch, self.wanted)):
             # the program gives NaN for a sample alone, but not for the same sample in its batch
@@ -238,7 +239,7 @@ class SampleMeasure:
 
     def _of_uneven(self) -> Array:
         # The weights in a loss that weights samples differently, such as a mean over those targets that are not
-        # padding.
+        # padding; in low precision perhaps equal weights. Raises Unsupported if none fit.
         whole = everything(self.runs, self.runs.batch.tensors, backward=True)
         alone = everything(self.runs, last(self.runs), backward=True)
         if found := unlike(self.runs, whole, alone):
@@ -283,6 +284,7 @@ def _is_random(runs: SampleRuns, wanted: Sequence[Wanted]) -> bool:
 
 def _are_mixed(runs: SampleRuns, measure: SampleMeasure) -> bool:
     # Does the contribution of one sample change if another sample of the batch changes, with the same random numbers?
+    # False, with a note, if there are fewer than three samples.
     if measure.count < 3 or not measure.total:
         runs.notes.append(f"with random numbers and {plural(measure.count, 'sample')}, mixing was not looked for")
         return False
@@ -300,6 +302,7 @@ def _are_mixed(runs: SampleRuns, measure: SampleMeasure) -> bool:
 
 def _weights_of_rows(runs: SampleRuns, whole: Recording, alone: Recording) -> Array | None:
     # The weight of each sample, from the gradients of an inner value: in the batch, and computed for each sample alone.
+    # None if no inner value has a batch axis.
     entries = {full: whole.record.entries[at] for full, at in whole.record.names.items()}
     names = [
         full

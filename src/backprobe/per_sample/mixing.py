@@ -122,8 +122,8 @@ def unlike(runs: SampleRuns, whole: Recording, alone: Recording) -> list[Entry]:
 
 
 def _parts_of_last(runs: SampleRuns, entry: Entry, one: tuple[int, ...]) -> list[Any]:
-    # The parts of a value that may belong to the last sample, if the batch axis is folded into another axis: the last
-    # rows, or every n-th row.
+    # The parts of a value that may belong to the last sample, if the batch axis may be folded into another axis: the
+    # last rows, or every n-th row. Empty if the shapes do not fit.
     own, count, shape = runs.backend.arrays.numbers(entry.value), len(runs.batch), entry.shape or ()
     other = [at for at, (whole, part) in enumerate(zip(shape, one, strict=False)) if whole != part]
     if len(shape) != len(one) or len(other) != 1 or shape[other[0]] != count * one[other[0]]:

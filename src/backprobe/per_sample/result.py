@@ -1,4 +1,4 @@
-"""The gradients of the samples of a batch, by name. Norms and shares are stored; gradients are computed on request."""
+"""The gradients of the samples of a batch, by name. Norms are stored; gradients are computed on request."""
 
 from __future__ import annotations
 
@@ -146,7 +146,9 @@ class PerSample(NumberTable):
 
     @property
     def cosines(self) -> Any:
-        """The cosine between each sample's gradient and the gradient of the batch, from -1 to 1."""
+        """The cosine between each sample's gradient and the gradient of the batch, from -1 to 1; NaN as in
+        ``shares``.
+        """
         return self._by(self.norm * self._size)
 
     def _by(self, size: Any) -> Any:

@@ -185,7 +185,9 @@ class SampleRuns:
         return max(1, min(AT_ONCE, (_free_on_host() if free is None else free) // SHARE) // each)
 
     def each(self, wanted: Sequence[Wanted], use: Use) -> None:
-        """Compute the losses and gradients of all samples in chunks, and pass each chunk to ``use``."""
+        """Compute the losses and gradients of all samples in chunks, and pass each chunk to ``use``. If the framework
+        cannot vectorize the program, begin again and run one sample after another.
+        """
         if self.is_vectorized:
             try:
                 self._each(wanted, use, self._together)

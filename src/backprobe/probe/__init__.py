@@ -59,8 +59,8 @@ def probe(
 
     A *function* is recorded as a whole: its arguments, every value that it binds to a name, the values that your own
     functions bind when it calls them, and the gradient of its output with respect to each of these. ``select``, a
-    pattern or a list of patterns, limits this to matching names. If no floating argument requires a gradient, all of
-    them are differentiated, or those that ``wrt`` names.
+    pattern or a list of patterns, limits this to matching names. If no floating argument requires a gradient, the
+    output is differentiated with respect to all floating arguments, or to those that ``wrt`` names.
 
     A *model* is recorded by the return values of its modules and by its parameters, or by ``select``: module paths and,
     after a colon, locals of their ``forward``. The model is not altered.
@@ -84,7 +84,7 @@ def probe(
     - ``select``: a pattern of the names to record, or several patterns.
     - ``of``: the output to differentiate. It is a path into the return value, a function of the return value, or the
       name of any value that the probe knows, also with an index: ``of="h.3.attn:scores[..., 0, 5]"``.
-    - ``wrt``: the names of those arguments of a function that are differentiated.
+    - ``wrt``: the names of the arguments of a function with respect to which the output is differentiated.
     - ``cotangent``: the vector of the vector-Jacobian product, with the shape of the output. Needed if the output is
       not a scalar.
     - ``replace`` and ``replace_grad``: values and gradients that replace those of the program, by name.
@@ -107,7 +107,7 @@ def probe(
     ``replace`` maps names or patterns to other values, with which the program continues. Each is a tensor, a function
     of the original value, which is differentiated as well, or an entry of another recording. The replaced value's entry
     has ``replaced`` set to True, and the ``original`` besides the ``value``. ``replace_grad`` replaces gradients: the
-    result of the given function flows on from the named value, and is the ``grad`` of its entry.
+    new gradient flows on from the named value, and is the ``grad`` of its entry.
 
     >>> rec = bp.probe(f, replace={"u": lambda u: u * 0})(3.0, 2.0, 1.0)
     >>> rec["u"].value, rec["u"].original, rec["v"].value, rec["x"].grad

@@ -33,7 +33,8 @@ def axes_of(axis: Any) -> tuple[int, ...]:
 
 
 def from_the_first(axes: Sequence[int], shape: tuple[int, ...], name: str, asked: Any, why: str) -> list[int]:
-    """Return these axes of a value, counted from its first axis. Raises BadOption if the value has no such axis.
+    """Return these axes of a value, counted from its first axis. Raises BadOption if the value has no such axis, or if
+    an axis is given twice.
 
     >>> from_the_first([-1], (2, 3), "u", -1, "")
     [1]

@@ -1,7 +1,8 @@
 """The block form: a probe around code that runs unchanged, including any ``backward()`` that it calls itself.
 
 In PyTorch the program runs backward itself, and the block only observes. In TensorFlow the probe opens a tape for the
-block. When the block ends, it differentiates one of the block's variables, unless the program itself took gradients.
+block. When the block ends, the probe runs backward from a variable of the block, unless the program itself took
+gradients.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from backprobe.tracing.schema import Schema
 from backprobe.tracing.transcribe import FinishedRun, over
 
 OPEN: dict[int, int] = {}
-"""The threads in which blocks are recording now. The key is the identity of the block."""
+"""The thread of each block that is recording now, by the ``id`` of the block."""
 
 
 class BlockRun(Form):
@@ -52,7 +53,7 @@ class BlockRun(Form):
     tape: BlockTape
     schema: Schema
     has_own_options = False  # True for a notebook cell or command, whose options are their own
-    takes_partials = False  # can partials be computed? It needs a notice before each differentiating call
+    takes_partials = False  # can partials be computed? This needs a notice before each differentiating call
 
     def __init__(self, probe: Request, backend: Backend, frame: FrameType) -> None:
         self.frame: FrameType | None = frame
@@ -60,8 +61,8 @@ class BlockRun(Form):
         if not self.has_own_options:
             is_run_backward = isinstance(self.tape, Differentiator)
             refuse_options_of_block(probe, is_run_backward, self.takes_partials and not is_run_backward)
-        self.outputs: list[int] = []  # the numbers of the values whose gradients the program takes
-        self.summed: dict[int, None] = {}  # the outputs from which ``backward()`` ran
+        self.outputs: list[int] = []  # the numbers of the values that are differentiated
+        self.summed: dict[int, None] = {}  # the outputs from which the program ran ``backward()``
         self.versions: Versions = {}
         self.installed = ExitStack()
         self.process = os.getpid()
@@ -99,7 +100,9 @@ class BlockRun(Form):
         return self.recording
 
     def exit(self, error: BaseException | None) -> None:
-        """End the block. Raises NothingMatched, and BadOutput for an ``of`` or a cotangent that does not exist."""
+        """End the block. Raises NothingMatched, what ``differentiate`` raises, and the error of a replacement that the
+        program caught.
+        """
         if isinstance(error, SystemExit) and not error.code:
             error = None  # exit status 0: the program ended normally
         try:
@@ -116,7 +119,7 @@ class BlockRun(Form):
             for missed in missed_in(self.replacing):
                 self.trace.note(missed.code, **missed.fields)
             try:
-                # Run backward from the block's result. If ``outputs`` is not empty, the program itself has taken
+                # Run backward from the block's result, unless ``outputs`` shows that the program itself has taken
                 # gradients.
                 if isinstance(self.tape, Differentiator) and not self.outputs:
                     # A forked child process has none of the framework's threads, and backward would wait for them
@@ -139,8 +142,8 @@ class BlockRun(Form):
             self.release()
 
     def _rebound(self, error: BaseException, known: str) -> Reason | None:
-        # Return the reason for an error caused by a name that was bound to something new; None for any other error.
-        # ``known`` are the notes on the error.
+        # Return the reason for an error caused by a name that was bound to something new, if ``known``, the notes on
+        # the error, say so; otherwise None.
         if not known:
             return None
         from backprobe.explain.rebound import rebound_reason
@@ -183,8 +186,8 @@ class BlockRun(Form):
         differentiator.differentiate(Ran(None, roots, captures))
 
     def _of_program(self, differentiator: Differentiator, tensors: Sequence[Any]) -> list[Root]:
-        # Return the passes that the program ran itself, if they began at exactly these tensors. Otherwise return
-        # nothing: all tensors, such as the losses of all steps in ``model.fit``, are then differentiated together.
+        # Return the roots of the passes that the program ran itself, if they began at exactly these tensors. Otherwise
+        # return an empty list: several tensors, such as the losses of ``model.fit``, are then differentiated together.
         own = list(differentiator.own_roots())
         return own if {id(one) for root in own for one in root.targets} == set(map(id, tensors)) else []
 
@@ -248,7 +251,7 @@ class BlockRun(Form):
 class ModelBlock(OfModel, BlockRun):
     """A block around a model: its modules report whenever the program calls it."""
 
-    fit: Collection[str] = ()  # with ``nonfinite``: parameters that were finite when the block began
+    fit: Collection[str] = ()  # with ``nonfinite``: the names of the parameters that were finite when the block began
 
     def watching(self) -> AbstractContextManager[object]:
         self.modules, self.unfit = (

@@ -8,8 +8,8 @@ from backprobe.record.brief import kind
 
 
 def refuse_options_of_block(probe: Request, is_run_backward: bool, takes_partials: bool = False) -> None:
-    """Raise BadOption for options that say how to run the program. The code of a block runs as written, in PyTorch
-    including backward.
+    """Raise BadOption for an option that a block does not accept, because its code runs as written (in PyTorch
+    including backward), and for an ``of`` that is not a name.
     """
     options = probe.options
     target = "" if probe.target is None else typed_as(probe.target) + ", "

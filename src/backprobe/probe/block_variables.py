@@ -46,11 +46,11 @@ def computed_in(frame: FrameType, tape: Tensors, differentiator: Differentiator)
 def outputs_of(
     frame: FrameType, differentiator: Differentiator, probe: Request, trace: Trace, asked: str, framework: str
 ) -> list[ProbedOutput]:
-    """Return the outputs of a block: the value that ``of`` names. Without ``of``, these are the values whose gradients
-    the program requested last, or else the variable that was computed last.
+    """Return the outputs of a block: the values that ``of`` names, or else the variable that was computed last. With
+    neither ``of`` nor a cotangent, variables that the program itself differentiated come first.
 
-    If no variable qualifies, as around ``model.fit``, all values whose gradients the program requested are
-    differentiated together. Raises BadOutput or NothingToDifferentiate.
+    If no variable qualifies then, as around ``model.fit``, all values that the program differentiated are returned.
+    Raises BadOutput or NothingToDifferentiate.
     """
     computed = computed_in(frame, trace.tape, differentiator)
     is_open = probe.of is None and probe.cotangent is None
@@ -87,8 +87,8 @@ def _output_of(
 
 
 def why_not(error: Exception, probe: Request, tape: BlockTape) -> Reason | None:
-    """Return the reason why a block was not differentiated. None for an error about the probe's own arguments, which is
-    raised instead.
+    """Return the reason why a block was not differentiated. None if the caller must raise the error, because it is
+    about the probe's own arguments.
     """
     if not isinstance(error, BackprobeError):
         said = said_by(error).strip("'\"")

@@ -21,7 +21,7 @@ from backprobe.source.bridged_code import BEGIN, MADE, SEEN, Statement
 from backprobe.source.user_code import package
 
 MANY = 100  # items of a container that are examined
-MOST_SOURCES = 1000  # sources of one list or sum; later ones replace no earlier ones
+MOST_SOURCES = 1000  # earlier sources of one list or sum that are kept, from the first
 CHANGED = object()  # stands for the new value of a variable after ``total += loss``
 
 
@@ -31,8 +31,8 @@ class Enough(SystemExit):
 
 @dataclass(eq=False)
 class RunningStatement:
-    """A statement that is running. It has the values that it has read so far, and the sources of values that called
-    functions have returned to it.
+    """A statement that is running, with the values that it has read so far. ``left`` are sources of numbers that it has
+    read, and of values that functions have returned to it.
     """
 
     number: int
@@ -44,7 +44,9 @@ class RunningStatement:
 
 @dataclass
 class Arrival:
-    """A tensor that the program differentiates, and whether a gradient arrived at it."""
+    """A tensor with respect to which the program differentiates: whether a gradient arrived at it in some pass, and
+    whether it would lack one in all passes without the bridges.
+    """
 
     tensor: Any
     arrived: bool = False
@@ -98,14 +100,14 @@ class BridgedRun:
         # By the id of a value: the value, the sources that tensors computed from it should get, and whether gradients
         # were switched off.
         self.waiting: dict[int, tuple[Any, list[Any], bool]] = {}
-        # As ``waiting``, but for small numbers. The key is a code object and the name of a variable instead of an id,
-        # because equal small numbers may be the same object.
+        # As ``waiting``, but for numbers and texts. The key is a code object and the name of a variable instead of an
+        # id, because equal numbers may be the same object.
         self.named: dict[tuple[Any, str], tuple[Any, list[Any]]] = {}
         self.losses: list[float | None] = []
         self.arrivals: dict[int, Arrival] = {}
         self.callers: set[int] = set()  # statements that call a target through a library
         self.carrying: dict[int, Any] = {}  # tensors by identity that carry a bridged history
-        # Statements that read such a tensor, or without targets any tensor with a history, and made something without.
+        # Statements that read such a tensor, or without targets any tensor with a history, and whose value has none.
         self.ends: dict[int, None] = {}
         # The same for statements that only call, such as ``losses.append(loss.item())``
         self.call_ends: dict[int, None] = {}
@@ -180,7 +182,7 @@ class BridgedRun:
         return carried
 
     def _forget_changed(self, one: RunningStatement, frame: FrameType) -> None:
-        # The statement gives variables new values, so that sources of their values before do not count any more.
+        # A plain assignment to a variable ends the sum that ``total += loss`` collected in it, with its sources.
         statement = self.statements[one.number]
         for key in () if statement.is_augmented else [(frame.f_code, name) for name in statement.names]:
             if self.named.get(key, (None,))[0] is CHANGED:
@@ -226,7 +228,7 @@ class BridgedRun:
 
     def _of(self, value: Any) -> list[Any]:
         # Return the differentiable sources in a value that a statement reads. If the value is a method, return those in
-        # its object. A module has none.
+        # its object. Python modules and classes have none.
         owner = getattr(value, "__self__", None) if callable(value) else None
         if isinstance(value, ModuleType | type) or isinstance(owner, ModuleType | type):
             return []
@@ -246,8 +248,8 @@ class BridgedRun:
     def _carried(
         self, one: RunningStatement, value: Any, sources: list[Any], owners: Sequence[Any], frame: FrameType
     ) -> Any:
-        # Add these sources to the value's history. If the value cannot have one, the first tensor made from it gets the
-        # sources.
+        # Add these sources to the value's history. If the value cannot have one, or while gradients are switched off,
+        # the first tensor made from it later gets the sources.
         is_off, statement = self.bridges.is_off(), self.statements[one.number]
         new = self.bridges.bridged(value, sources)
         if new is not None and not is_off:
@@ -313,7 +315,7 @@ class BridgedRun:
         return [] if self.plan.targets else [held_at(name, frame, self.bridges.part) for name in self.plan.names]
 
     def passed(self, one: BridgedPass) -> None:
-        """Called after the program ran backward. Raises Enough if nothing more can be learned."""
+        """Called after the program ran backward. Raises Enough if the run is over."""
         self.losses.append(one.loss)
         self.differentiating.update(running.number for running in self.running)
         for tensor, arrived, lacking in zip(one.sources, one.arrived, one.lacking, strict=True):
@@ -384,7 +386,7 @@ def _reached(value: Any, steps: Sequence[str], part: Callable[[Any, str], Any]) 
 
 @contextmanager
 def writing_refused(writers: Sequence[tuple[Any, str]]) -> Iterator[None]:
-    """Within this context, functions that write files without Python's ``open`` raise the audit event of ``open``."""
+    """Within this context the ``writers``, which write files without Python's ``open``, raise its audit event."""
 
     def refusing(name: str, following: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if not (args and isinstance(args[0], io.IOBase)):  # writing to memory is harmless

@@ -45,9 +45,10 @@ class CaughtErrors:
         return f"backprobe: {seen.fields['known']}" if seen.fields["known"] else None
 
     def notes(self, cut_short: Sequence[Source | None], ending: BaseException | None) -> Iterator[Reason]:
-        """Yield notes on errors that the program caught, and on calls of backward() that did not finish.
+        """Yield notes on errors of backward that the program caught.
 
-        ``ending`` is the error that ends the block, if any: the last unfinished call may have raised it.
+        If no error ends the block (``ending`` is None), also yield notes on other calls of backward() that did not
+        finish.
         """
         places = set()
         for key, seen in self.known.items():

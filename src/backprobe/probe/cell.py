@@ -1,4 +1,4 @@
-"""The cell form: a notebook cell is rewritten and run at module level; its values are not altered."""
+"""The cell form: a notebook cell runs at module level, rewritten or under a block; its values are not altered."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def probe_cell(
     partials: bool | str = True,
     backend: str | None = None,
 ) -> Recording:
-    """Run a notebook cell once and backward once, as the magic ``%%probe`` does.
+    """Run a notebook cell once, as the magic ``%%probe`` does, and backward once if the cell takes no gradient itself.
 
     Entries are the variables that the cell assigns, and the tensors that it reads from the notebook. ``of`` is the name
     of the variable to differentiate. By default this is the last expression if its value is a floating tensor, or else

@@ -64,14 +64,14 @@ class OfCell(Form):
             raise
 
     def hold(self, output: ProbedOutput) -> int:
-        """Hold the output under the requested name, even if this name is not selected. Returns its number."""
+        """Hold the output under its name, even if this name is not selected. Returns the output's number."""
         name = self.output_name
         site = None if name is None else self.bound[name]
         return self.trace.hold_output(output.tensor, output.path, name or "return", site)
 
     def _chosen(self, result: Any) -> tuple[str | None, Any]:
-        # Return the output and its name: the requested variable, or else the last expression, or else the last assigned
-        # variable.
+        # Return the output and its name: the requested variable, or else the last expression if it is a floating
+        # tensor, or else the last assigned variable that requires a gradient.
         if isinstance(self.probe.of, str):
             return self.probe.of, self._asked_for(self.probe.of)
         if self._is_floating(result):

@@ -100,8 +100,8 @@ def unconnected(run: FailingRun) -> Record | None:
 
 
 def explain_unconnected(run: FailingRun, error: BackprobeError) -> Record | None:
-    """Add to an error the lines that disconnect the result from all differentiated values, if they are known. Returns
-    the record of the run, or None.
+    """Add a note to an error that says why the result depends on no differentiated value, if that is known. Returns the
+    record of the run; None if the framework cannot make one.
     """
     from backprobe.explain.graph_errors import cut_note, frozen_note, of_note
 
@@ -135,8 +135,8 @@ def so_far(
 
 
 def raised(error: BaseException, known: str) -> Reason:
-    """Return a reason that describes an error: its message, the program's innermost line, and ``known``, the facts
-    about it.
+    """Return a reason that describes an error: its message, the program's innermost line if there is one, and
+    ``known``, the facts about it.
     """
     fields = {"error": first_line(error), "known": known, "rest": rest_of(error)}
     if not isinstance(error, Exception):

@@ -89,16 +89,14 @@ class Form:
         return self.probe.target
 
     def file(self) -> str | None:
-        """Return the file in which the run starts; None if no Python function is known. Other code of the same
-        installed package is followed like the user's own.
-        """
+        """Return the file in which the run starts; None if no Python function is known."""
         inner = innermost(self.starts_at())
         return None if inner is None else inner.__code__.co_filename
 
     def add_notes(self, error: BaseException) -> str:
         """Add notes to an error of the program: how far the recording had come, and known facts about the error.
 
-        Returns the note about the cause, if any.
+        Returns the known facts as text; empty if there are none.
         """
         note = f"backprobe: raised while {self.doing} {self.subject()} under a probe"
         last = self.trace.read().last
@@ -113,7 +111,7 @@ class Form:
         return "\n".join(said.removeprefix("backprobe: ") for said in known)
 
     def what_is_known(self, error: BaseException) -> str | None:
-        """Return the note about an error of the framework; None if nothing is known about the error."""
+        """Return a note with what is known about an error of the program; None if nothing is known."""
         return explained(self, error)
 
     def noting(self, step: Callable[[], T]) -> T:
@@ -179,10 +177,10 @@ class Form:
 
 
 def home(file: str) -> str | None:
-    """Return the installed package to which a program belongs. Functions of the package are followed like the user's
-    own.
+    """Return the installed package to which a file belongs. Its functions are followed like the user's own.
 
-    None for a package of a framework: the target may be a model that consists of the framework's modules alone.
+    None for a file of the user, and for a package of a framework: the target may be a model that consists of the
+    framework's modules alone.
     """
     installed = package(file)
     return None if installed in BACKENDS else installed

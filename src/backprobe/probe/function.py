@@ -23,13 +23,13 @@ from backprobe.tracing.scope import Scope
 
 
 class FunctionRun(TargetRun):
-    """One run of a function. The function is rewritten. If none of its floating arguments requires a gradient, or if
-    ``wrt`` names some, aliases of them are differentiated.
+    """One run of a function, which is rewritten. It gets aliases, which require a gradient, of the arguments that
+    ``wrt`` names or, without ``wrt``, of all floating arguments if none of them requires a gradient.
     """
 
     lifted_numbers: Sequence[str] = ()
     around: Callable[..., Any] | None = None
-    """Runs another function as the target runs its function, if the target is a transform of that function."""
+    """If the target is a transform: calls a given function as the transform calls its own. Otherwise None."""
 
     def starts_at(self) -> Any:
         """Return the function to rewrite. For a callable object, this is the method that runs when the object is
@@ -115,8 +115,8 @@ class FunctionRun(TargetRun):
         return found
 
     def output(self, result: Any, asked: AskedOutput) -> ProbedOutput:
-        """Return the output. If there is none, the error says so where ``wrt`` is empty, or where no argument is
-        floating and nothing else is differentiated.
+        """Return the output. Raises BadOutput or NothingToDifferentiate, with the reason if ``wrt`` is empty, or if no
+        argument is floating and nothing else is differentiated.
         """
         try:
             return super().output(result, asked)

@@ -22,9 +22,9 @@ from backprobe.recording import Recording
 @dataclass(frozen=True)
 class NamedGradients:
     """A program with its arguments, and named values in it. ``keys`` maps each name to the name that ``replace`` uses.
-    Values in ``variables`` cannot be replaced.
+    ``variables`` are those of the values that cannot be replaced, by name.
 
-    ``first`` are the entries of an unchanged run, and ``output`` is the name of the differentiated value.
+    ``first`` are the entries of an unchanged run, and ``output`` is the name of the output.
     """
 
     target: Any
@@ -38,7 +38,9 @@ class NamedGradients:
     output: str
 
     def entries(self, shifts: Vectors, *, create_graph: bool = False) -> Mapping[str, Entry]:
-        """Run the program and add something to some of the values. Returns the entries of all values, by name."""
+        """Run the program with the shifts added to the values that they name. Returns the entries of all of
+        ``keys``, by name.
+        """
         replace = {self.keys[name]: partial(add, shift) for name, shift in shifts.items()}
         recording = Probe(
             self.target,

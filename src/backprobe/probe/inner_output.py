@@ -29,8 +29,8 @@ Index = int | slice | EllipsisType | None | tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Reading:
-    """One way to understand a text: as a name or path, followed by indices. ``unreadable`` is an index that has no
-    meaning.
+    """One way to understand a text: as a name or path, followed by indices. ``unreadable`` is the text of an index that
+    cannot be read.
     """
 
     name: str
@@ -39,8 +39,8 @@ class Reading:
 
 
 def readings(of: object) -> Iterator[Reading]:
-    """Yield all ways to understand a text as a value: first the whole text as a name, then a name with indices at its
-    end.
+    """Yield the ways to understand a text as a value: first the whole text as a name, then a name with indices at its
+    end. Yields nothing for a pattern, or for what is not a text.
 
     >>> [(reading.name, reading.indices) for reading in readings("h.3:scores[..., 0]")]
     [('h.3:scores[..., 0]', ()), ('h.3:scores', ((Ellipsis, 0),))]
@@ -70,8 +70,8 @@ def _is_name(text: str) -> bool:
 
 
 def _index(node: ast.expr) -> Index:
-    # Return an index from its text. It may have whole numbers, slices, ``...`` and None. Raises ValueError for anything
-    # else.
+    # Return an index from its expression. It may have whole numbers, slices, ``...`` and None. Raises ValueError for
+    # anything else.
     if isinstance(node, ast.Tuple):
         return tuple(_index(part) for part in node.elts)
     if isinstance(node, ast.Slice):
@@ -92,8 +92,8 @@ def names_in(of: object) -> tuple[str, ...]:
 
 
 def named_output(trace: Trace, result: Any, of: Any, cotangent: Any, words: Words) -> ProbedOutput | None:
-    """Return the value with this name, or an element of it, as the output. None if ``of`` is a path into the result, or
-    if no captured value has this name.
+    """Return as the output the value with this name, or an element of that value or of one at a path in the result.
+    None if ``of`` is not a text, or is itself such a path, or if no captured value has this name.
 
     Raises AmbiguousName, BadOutput or NothingToDifferentiate.
     """
@@ -165,7 +165,9 @@ class Captured:
         return cls(trace, asked, schema, names, numbers)
 
     def positions(self, reading: Reading) -> set[int]:
-        """Return the positions of the values with this name. If some of them are floating-point tensors, only those."""
+        """Return the positions of the values with this name. If some of them are floating-point tensors, only those.
+        Empty for an unreadable index behind a name of several values.
+        """
         found = self.names.at(full for each in self.names.readings(reading.name) for full in each)
         found = {at for at in found if _is_floating(self.trace, self.numbers[at])} or found
         return set() if reading.unreadable and len(found) != 1 else found

@@ -63,9 +63,9 @@ class Modules:
         )
 
     def name_unseen(self, call: ModelCall, compiled: Sequence[str] = ()) -> None:
-        """Give names to modules that were selected, but whose run was not observed.
+        """Add entries without a value for selected modules whose run was not observed.
 
-        They may have run in one of the compiled functions.
+        They may have run in one of the ``compiled`` functions.
         """
         wanted = self.plan.wants_output
         unseen = [path for path in filterfalse(self.executed.__contains__, call.module_paths()) if wanted[path]]
@@ -141,8 +141,8 @@ class OfModel(Form):
 
 
 class ModelRun(OfModel, TargetRun):
-    """The form for models: modules report their return values, and selected forwards are replaced by forwards that
-    report.
+    """The form for models: modules report their return values. A forward whose locals are selected is replaced by one
+    that reports them.
     """
 
     def inputs(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:

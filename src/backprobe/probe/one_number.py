@@ -11,7 +11,7 @@ from backprobe.record.brief import written
 
 
 def one_number(arrays: Arrays, of: Any, what: str, why: str) -> Callable[[Any], Any]:
-    """Return a function that makes the cotangent of an output. It raises BadOutput if the output is not a single
+    """Return a function that makes the cotangent of an output. It raises BadOutput if the output is not a single real
     number.
     """
 

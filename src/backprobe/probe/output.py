@@ -38,7 +38,7 @@ class Weighing:
 class ProbedOutput:
     """The tensor to differentiate, its path in the return value, and the cotangent.
 
-    The path is None if the tensor was computed from the return value. An element of a named value has a ``name``.
+    The path is None if the tensor was computed from the return value, or is not in it. An element has a ``name``.
     """
 
     tensor: Any
@@ -132,7 +132,7 @@ def differentiated(
 
 
 def _cut_by(of: Callable[[Any], Any], words: Words) -> NothingToDifferentiate:
-    # Return the error about a function in ``of=`` whose result does not depend on its argument.
+    # Return the error about a function in ``of=`` whose argument has a gradient history, and whose result has none.
     code, name, typed = getattr(of, "__code__", None), written(of), _typed(of)
     given = "x" if typed else "f this function and x"
     return NothingToDifferentiate(
@@ -268,7 +268,7 @@ def weighed(tensor: Any, cotangent: Any, tape: Tensors, words: Words = RETURNED)
 
 
 def _refuse_not_scalar(shape: tuple[int, ...] | None, dtype: str, words: Words) -> None:
-    # Raise BadOutput for an output that is differentiated only with a cotangent.
+    # Raise BadOutput for an output that has not exactly one element, or is complex.
     if dtype.startswith("complex"):
         raise BadOutput(
             "the output is complex",

@@ -39,7 +39,7 @@ class Probe(Request, Generic[P, R, T]):
     """A function or model ready to be recorded: call it with its arguments, or open a block with it."""
 
     def __post_init__(self) -> None:
-        """Check the options. Raises BadOption."""
+        """Check the options. Raises BadOption, and BadName for a name of a replacement that ends in ``#-1``."""
         super().__post_init__()
         for option in OPTIONS:
             check_replacing(option, getattr(self, option))
@@ -60,7 +60,7 @@ class Probe(Request, Generic[P, R, T]):
         return [(name, repr(value)) for name, value in asked if value is not None]
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Recording[R, T]:
-        """Run the target once with these arguments and backward once. Returns the ``Recording``."""
+        """Run the target once with these arguments, and backward once from each output. Returns the ``Recording``."""
         with FRAMES_OF_PROGRAM:
             return self._recorded(args, kwargs)
 
@@ -111,7 +111,7 @@ class Probe(Request, Generic[P, R, T]):
         )
 
     def __enter__(self) -> BlockRecording:
-        """Begin a block. The values that it computes, and the gradients of its ``backward()``, are recorded."""
+        """Begin a block. Returns its recording, which is complete when the block has ended."""
         run = self._block(users_frame(sys._getframe(1)))
         recording = run.enter()
         self.open_blocks.setdefault(threading.get_ident(), []).append(run)

@@ -26,7 +26,7 @@ WHY_NAMED = "the names say which values of this program are replaced; the other 
 
 
 def texts_replaced(probe: Request) -> tuple[str, ...]:
-    """Return the names and patterns of all values and gradients that the user replaces."""
+    """Return the names and patterns in ``replace`` and ``replace_grad``; empty if ``replace`` is an ``Instead``."""
     if isinstance(probe.replace, Instead):
         return ()
     return tuple(dict.fromkeys(text for option in OPTIONS for text in getattr(probe, option) or {}))
@@ -51,7 +51,9 @@ def replacing_of(probe: Request, tape: Tape, backend: Backend, *, in_function: b
 
 
 def check_replacing(option: str, given: Any) -> None:
-    """Raise BadOption unless the option's value is a mapping from names to replacements."""
+    """Raise BadOption unless the option's value is None or a mapping from names to replacements, and BadName for a name
+    with ``#-1``.
+    """
     if given is None or isinstance(given, Instead):
         return
     example = "lambda gradient: gradient * 0" if option == "replace_grad" else "lambda value: value * 0"
@@ -130,7 +132,7 @@ def _held(option: str, text: str, what: Any) -> Any:
     return what
 
 
-# Functions that check a model before it runs.
+# Functions that find names without a match, before or after the run.
 
 
 def refuse_unknown_paths(
@@ -208,7 +210,7 @@ def _refuse_part(one: Replacement, known: Collection[str]) -> None:
 
 
 def refuse_never_bound(replacing: Replacing, names: Collection[str], target: Any, printed: Mapping[str, str]) -> None:
-    """Raise NothingMatched for a name that was never bound while the program ran.
+    """Raise NothingMatched for a name or pattern that replaced nothing in the run, or BadOption for a part of a value.
 
     ``names`` are the program's names without counts, and ``printed`` are the printed names of recorded values, by full
     name.
@@ -232,7 +234,7 @@ def refuse_never_bound(replacing: Replacing, names: Collection[str], target: Any
 
 
 def missed_in(replacing: Replacing | None) -> Iterator[Reason]:
-    """Yield notes on names and patterns that replaced nothing. They are used instead of errors."""
+    """Yield notes on names and patterns that replaced nothing. A block adds them instead of raising errors."""
     if replacing is None:
         return
     for one in replacing.missed():

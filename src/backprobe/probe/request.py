@@ -84,7 +84,7 @@ class Request:
 
 
 def names_in(wrt: str | Sequence[str] | None) -> frozenset[str] | None:
-    """Return the names of the arguments to differentiate; None for all of them. Raises BadOption."""
+    """Return the names of arguments in ``wrt``; None if it is not given. Raises BadOption."""
     if wrt is not None:
         check_texts("wrt", wrt)
     return None if wrt is None else frozenset([wrt] if isinstance(wrt, str) else wrt)

@@ -81,8 +81,8 @@ class Rerun:
         """Return the record with notes on useless gradients, if the program may run again to look for them.
 
         The program may not run again if it took longer than the limit, if too few runs are left, inside another program
-        that is running again, or if an open block in this thread would record the run. If its arguments or results were
-        written to since, the only note says so.
+        that is running again, or if an open block in this thread would record the run. If its arguments or leaves were
+        written to since, it does not run again either, and a note says so.
         """
         if self.is_looked_into or any(note.code in USELESS for note in record.notes):
             return record
@@ -108,7 +108,7 @@ class Rerun:
         return is_free and self.seconds < limit.seconds and limit.runs >= runs
 
     def _is_written(self, record: Record) -> bool:
-        # Were the program's arguments or results written to since?
+        # Were the program's arguments, or leaves such as parameters, written to since?
         given = [value for one in (*self.args, *self.kwargs.values()) for _, value in leaves(one)]
         return [*self.versions] != versions(self.backend, given) or any(map(_is_overwritten, record.entries))
 
@@ -201,7 +201,8 @@ class Rerun:
         return self._with_trial(report, record, limit, trial)
 
     def _cured(self, report: Report, record: Record, limit: Limit) -> Report:
-        # Return the report on NaN and Inf. Each remedy is written into the program, and the report gets its effect.
+        # Return the report on NaN and Inf, with what a second look at the operations shows, and with the effects of
+        # remedies that were written into the program.
         from backprobe.explain import explain
         from backprobe.explain.nonfinite.second_look import lacking, lacking_inside  # local import: these need NumPy
         from backprobe.remedies.numerics import is_curable, tried_on_births
@@ -218,8 +219,8 @@ class Rerun:
         return self._with_trial(report, record, limit, trial)
 
     def _looked_at_again(self, report: Report, limit: Limit, in_backward: bool, runs: int) -> Report:
-        # Return the report with numbers for operations inside called functions that made NaN or Inf. They are observed
-        # in a second run. If that may not be, return the report unchanged.
+        # Return the report with numbers for operations inside called functions that made NaN or Inf. The operations are
+        # observed in a second run. If the program may not run again, return the report unchanged.
         from backprobe.explain.nonfinite.second_look import with_heard
 
         assert self.backend.hear_births is not None
@@ -295,7 +296,7 @@ class Rerun:
     @contextmanager
     def _running(self, replay: Replay) -> Iterator[None]:
         # Within this context the program runs again, and its output is suppressed. Raises StoppedAtEffect at its first
-        # side effect.
+        # side effect, or if another program is already running again.
         with silent() as is_silent:
             if not is_silent:
                 raise StoppedAtEffect(self._not_again("would run beside another program that runs again"))

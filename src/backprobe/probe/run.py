@@ -28,11 +28,11 @@ class TargetRun(Form):
     """One call of a target: it runs forward, and then backward from the output."""
 
     differentiated: list[int]
-    """The numbers of the values that are differentiated."""
+    """The numbers of the outputs."""
 
     schema: Schema
     cut: Record | None = None
-    """The record of the run, if the output depends on no differentiated value."""
+    """The record of the run, if no output could be differentiated and the framework can make a record then."""
 
     def record(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Recording:
         """Run forward and backward. Everything installed for the run is removed, even after an error.
@@ -117,7 +117,7 @@ class TargetRun(Form):
         return Recording(self.judged(ran), result)
 
     def hold(self, output: ProbedOutput) -> int:
-        """Return the number of the differentiated value, which always has an entry."""
+        """Return the number of the output, which always gets an entry."""
         return self.trace.hold_output(output.tensor, output.path, output.name or "return")
 
     def inputs(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:

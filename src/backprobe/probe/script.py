@@ -72,8 +72,8 @@ def imported(tree: ast.Module) -> set[str]:
 
 
 def frameworks_of(file: str, asked: str | None) -> Callable[[], Sequence[str]]:
-    """Return a function for the frameworks to observe: the requested one, or all, beginning with those that the script
-    itself imports, also by a library that computes with them.
+    """Return a function that returns the frameworks to observe: the requested one, or all. The first ones are those
+    that the script imports, itself or through a library that computes with them.
     """
     if asked is not None:
         return lambda: [asked]
@@ -125,8 +125,9 @@ class Script:
     """One run of a script.
 
     With ``nonfinite=True`` the first iteration with a finding is explained. Otherwise the first ``steps`` iterations
-    that run ``backward()`` are examined, and the first one with a finding or an error is explained. Then the script is
-    stopped, because later iterations usually show only the same problem or its consequences.
+    that run ``backward()`` are examined (more if a later one may change the answer), and the first one with a finding
+    or an error is explained. Then the script is stopped, because later iterations usually show only the same problem or
+    its consequences.
     """
 
     def __init__(
@@ -190,7 +191,7 @@ class Script:
             if self.answer is None:
                 return
             stopped = STOPPED.format(self.iterations, self.does) if self.iterations else GRADIENT.format(gradients.last)
-            # without a finding, ``more`` iterations could show one
+            # without a finding, the command in ``more``, which looks at more iterations, could show one
             may_show_more = self.more and self.answer.ok and self.iterations >= self.steps
             stopped += LATER.format(self.more) if may_show_more else ""
             self.answer = replace(self.answer, notes=(stopped, *self.answer.notes))
@@ -215,7 +216,8 @@ class Script:
         return block
 
     def _say_all(self) -> None:
-        # Add a note if the script ended before the requested number of iterations.
+        # Called if the script ran to its end. Adds a note on the number of iterations, if several were requested and
+        # several ran.
         if self.answer is not None and self.steps > 1 < self.iterations:
             self.answer = replace(self.answer, notes=(ENDED.format(self.iterations, self.does), *self.answer.notes))
 
@@ -262,8 +264,9 @@ class Script:
         return replace(record, training=replace(training, untrained=kept))
 
     def _without_earlier(self, record: Record) -> tuple[Record, list[str]]:
-        # Return the record without the untrained parameters that got a gradient in the iteration before, and their
-        # names. In truncated backpropagation only the first part of a sequence reaches a learned first state.
+        # Return the record without the untrained parameters that this iteration does not use, but that got a gradient
+        # in the iteration before, and their names. In truncated backpropagation only the first part of a sequence
+        # reaches a learned first state.
         before, training = self.before_this, record.training
         self.before_this = training if record.outputs else before
         if before is None or training is None or before.count != training.count:
@@ -343,12 +346,12 @@ class Script:
         return all(count.is_finite for count in counts) and not (written or any(one.made for one in judged))
 
     def with_nonfinite(self) -> Script:
-        """Return a new run of this script with ``nonfinite=True``, for as many iterations as this run had."""
+        """Return a new run of this script with ``nonfinite=True``, for at most as many iterations as this run had."""
         probe = replace(self.probe, options=replace(self.probe.options, nonfinite=True))
         return Script(probe, self.file, self.arguments[1:], self.judge, spec=self.spec, most=self.iterations)
 
     def experiments(self, beginning: Beginning) -> ScriptExperiments | None:
-        """Return the object that runs the script again for experiments; None if the script took no gradient."""
+        """Return the object that runs the script again for experiments; None if no gradient was taken in a block."""
         if self.backend is None or not self.passes:
             return None
         return ScriptExperiments(
@@ -377,12 +380,13 @@ class Script:
 
 
 def _is_unused_now(one: Untrained) -> bool:
-    # Has this iteration computed nothing from the parameter? The line of a tensor of no model is that of its optimizer.
+    # Has this iteration computed nothing from the parameter? If its module is unknown, ``calls`` is ignored, because it
+    # has the line of the optimizer.
     return not one.carriers and (one.ran is ModuleRan.UNKNOWN or (one.ran in UNUSED_NOW and not one.calls))
 
 
 def _numbers(record: Record, backend: Backend) -> list[float]:
-    # Return the sum of the numbers of each value whose gradient was taken, if the value still exists.
+    # Return the sum of the numbers of each output whose value still exists.
     found = []
     for entry in [record.entries[at] for at in record.outputs]:
         with suppress(BackprobeError):

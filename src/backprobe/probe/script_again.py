@@ -20,8 +20,8 @@ AGAIN = "the script ran once more up to there, for the values and operations in 
 
 
 def looked_at_again(report: Report, script: Script, again: ScriptExperiments) -> Report:
-    """Return the report. Its findings about NaN and Inf are replaced by those of another run, with
-    ``nonfinite=True``.
+    """Return the report. If it has findings about NaN and Inf, and another run with ``nonfinite=True`` has such
+    findings as well, these replace them.
     """
     from backprobe.explain.nonfinite import is_nonfinite  # local import: it needs NumPy
 

@@ -220,8 +220,9 @@ class ScriptExperiments:
         return found if ended is None or _own_place(ended) == place else ended
 
     def _where_it_ends(self, one: Finding) -> Finding | None:
-        # Return the finding at another line: the one that reads values with a history and makes one without, and whose
-        # bridge alone brings the most gradients. If a line was known for certain, it must bring all. Else None.
+        # Return the finding at another line, at which a history ends: of the lines tried, the one whose bridge alone
+        # brings the most gradients. If the finding's own line was certain, the bridge must bring all missing gradients.
+        # None if there is no such line.
         as_it_is = self._run(BridgingPlan(frozenset(), is_followed=True), self._is_over)
         ends = [] if as_it_is is None else [*as_it_is.ends, *as_it_is.call_ends]
         found: Finding | None = None
@@ -418,7 +419,7 @@ def _moved_to(statement: Statement, one: Finding, tried: str, framework: str) ->
 
 
 def _named(one: Finding) -> tuple[str, ...]:
-    # Return the names of the values that a finding mentions.
+    # Return the texts of a finding that may be names of values.
     return tuple(dict.fromkeys(name.strip("'`") for name in (*one.chain, one.name, *one.fields.values())))
 
 

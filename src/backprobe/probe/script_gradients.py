@@ -1,9 +1,9 @@
-"""Observes a script that takes gradients of functions, and computes each gradient again under a probe. This is used for
-JAX, which has no blocks.
+"""Observes a script that takes gradients of functions, and computes them again under a probe. This is used for JAX,
+which has no blocks.
 
-The script runs without compilation. It is stopped at the first gradient with a finding, or when a function without
-findings is differentiated a second time. If the first gradient of a function leaves a question open, its second one is
-examined as well.
+The script runs without compilation. It is usually stopped at the first gradient with a finding, or when a function
+without findings is differentiated a second time. If the first gradient of a function leaves a question open, its second
+one is examined as well.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ class ScriptGradients:
         self.open: Any = None  # the function of the last report, if its second gradient may show more
         self.waited = 0  # gradients of other functions since the last report
         self.count = 0  # gradients that the script has taken
-        self.last = 0  # the number of the gradient that was reported last, counted from 1
+        self.last = 0  # the number of the gradient that came last, counted from 1
 
     def listen(self, backend: Backend) -> None:
-        """Begin to observe gradients. Later calls have no effect."""
+        """Begin to observe gradients, if the backend can observe functions. Later calls have no effect."""
         guards = backend.guards
         if self.backend is None and guards is not None and guards.functions is not None:
             self.backend = backend
@@ -187,8 +187,9 @@ def with_zeros(
 ) -> tuple[Record, Observed]:
     """Return the record with notes on useless gradients, and the other observations about this gradient.
 
-    The notes say that all gradients are exactly 0, or name each gradient that is 0 because every path to the output has
-    a derivative of 0. Observations made both in this gradient and in the previous one are noted, too.
+    Among the notes: all gradients are exactly 0; a gradient is 0 because every path to the output has a derivative of
+    0; a gradient vanishes at an operation. If there was an earlier gradient, the last is noted only if it held there,
+    too.
     """
     arrays, entries = load_arrays(record.backend), [record.entries[at] for at in _arguments(record, asked.wrt)]
     there = [one for one in entries if one.status is GradStatus.OK]
@@ -217,8 +218,8 @@ def _small(arrays: Arrays, there: Sequence[Entry]) -> list[str]:
 def counted(
     record: Record, wrt: frozenset[str], unused: Mapping[str, Source | None], trained: Collection[str] | None = None
 ) -> Record:
-    """Return the record, with the facts about which parameters were trained. The parameters are the differentiated
-    arguments.
+    """Return the record, with the facts about which parameters were trained. The parameters are the floating arguments
+    in ``wrt``.
 
     For a Flax NNX model, ``trained`` names the parameters. Running statistics are also arguments, but count as frozen.
     """

@@ -57,7 +57,7 @@ class _Trials:
 
     def __call__(self, finding: Finding, edit: Edit) -> Cure | str:
         """Return the effect of a remedy on an operation that made NaN or Inf, judging by the operations observed until
-        the script was stopped. A text says that it failed; an empty one, that nothing can be said.
+        the script was stopped. A text says that the remedy failed; an empty one, that nothing can be said.
         """
         from backprobe.explain.nonfinite.text import say  # local import: it needs NumPy
         from backprobe.remedies.numerics import CLOSE, FAILED, Cure

@@ -18,7 +18,7 @@ STOPPED = Note("first_gradients")
 
 
 class ScriptRecording:
-    """One run of a script. It is stopped when it takes gradients a second time, because that iteration repeats the
+    """One run of a script. It is stopped after the second iteration that takes gradients, which usually repeats the
     first.
     """
 

@@ -65,8 +65,8 @@ class ScriptRemedies:
     def _best(
         self, finding: Finding, known: BridgedRun, ways: Sequence[Sequence[Edit]], wanted: Sequence[str]
     ) -> tuple[Finding, Sequence[TrialOutcome | None]]:
-        # Return the finding with the edits that restore the most gradients, if any do. Also return the outcome of each
-        # edit.
+        # Return the finding with the edits that restore the most gradients, if any do. Also return the outcomes of the
+        # ways that were tried.
         self.passes, self.loss = len(known.losses), known.losses[0]
         best: tuple[Sequence[Edit], TrialOutcome] | None = None
         outcomes: list[TrialOutcome | None] = []

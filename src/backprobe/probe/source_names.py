@@ -22,7 +22,8 @@ NO_TENSOR = (GradStatus.NOT_TENSOR, Reason("no_tensor_bound"))
 
 
 def bound_in(function: Any, scope: str = "", *, operations: bool = False) -> list[str]:
-    """Return the names that a function's source binds, without counts; empty if the source is not available.
+    """Return the names that a function's source binds, without counts; empty if the source is not available. The first
+    parameter of a bound method is left out.
 
     >>> import torch
     >>> bound_in(torch.nn.functional.silu)

@@ -42,8 +42,8 @@ def _same_local(base: str, names: Collection[str]) -> list[str]:
 
 
 def _below(base: str, behind: str, names: Collection[str]) -> list[str]:
-    # Return the modules inside a module that is never called itself, such as a ModuleList. The module at the given
-    # index comes first.
+    # Return some of the modules directly inside the module ``base``, such as a ModuleList. The module at the index in
+    # ``behind`` comes first.
     found = sorted(name for name in names if base and re.fullmatch(re.escape(base) + r"\.[^.:/]+", name))
     item = ITEM.match(behind)
     chosen = f"{base}.{item[1] or item[2]}" if item else ""

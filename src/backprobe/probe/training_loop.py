@@ -1,4 +1,4 @@
-"""Records a running program block by block; each block ends with a loop iteration that ran backward.
+"""Records a running program block by block. A block usually ends with a loop iteration that ran backward.
 
 One block around a whole training run would hold every value that it ever computes. So a block is opened in the function
 that is running. It ends when that function returns, or when ``backward()`` has run in it and a function of the program
@@ -62,7 +62,7 @@ class LoopPart(PlainBlock):
 
     @property
     def passes(self) -> int:
-        """The number of tensors whose gradients the program has taken so far."""
+        """The number of outputs that the program has differentiated so far."""
         return len(self.tape.targets()) if isinstance(self.tape, Differentiator) else len(self.outputs)
 
     @property
@@ -92,7 +92,7 @@ class LoopPart(PlainBlock):
         """Has the program computed a graph from which it has not yet taken gradients, and that is still in use?
 
         Examples are an inner loop whose final state is used by a later ``backward()``, and a loop that computes the
-        rows of a Jacobian one after another.
+        rows of a Jacobian one after another. False once ``backward()`` has run in the block.
         """
         tape = self.tape
         return not self.summed and tape.leads_on([self._capture(held[-1]) for held in self._bound()])
@@ -107,7 +107,7 @@ class LoopPart(PlainBlock):
         return [[value for _, value in sorted(each, key=itemgetter(0))] for each in named.values()]
 
     def _losses(self) -> Iterable[int]:
-        # Return the numbers of the tensors of which the program has taken gradients so far.
+        # Return the numbers of the outputs that the program has differentiated so far.
         tape, captures = self.tape, self.trace.versions.captures
         if not isinstance(tape, Differentiator):
             return self.outputs
@@ -242,7 +242,7 @@ class TrainingLoop:
         return not is_after or (block is not None and len(block.trace.versions.captures) > MANY)
 
     def begin_iteration(self) -> None:
-        """Called when a loop of the program begins another iteration."""
+        """Called when a loop of the program begins another iteration. Ends the open block if it is complete."""
         if self.block is not None and self.is_over(self.block):
             self.close(None)
 
@@ -349,8 +349,8 @@ class _FrameTracer:
         return not is_comprehension and frame.f_lasti not in ours
 
     def _is_behind(self, frame: FrameType, end: int) -> bool:
-        # Does the loop that ends at this instruction contain no backward()? It counts only if it reads gradients, or is
-        # a comprehension, which is not a function of its own since Python 3.12.
+        # Does the loop that ends at this instruction come after a backward(), which it does not contain? True only for
+        # a loop that reads gradients, and for a comprehension, which is not a function of its own since Python 3.12.
         head, has_passed = frame.f_lasti, self.seen[1] > 0 and self.passed_at >= 0
         if not has_passed or head <= self.passed_at <= end:
             return False

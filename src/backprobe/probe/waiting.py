@@ -46,7 +46,7 @@ class Waiting(Generic[P, R]):
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the target with these arguments. Returns the result of the verb.
 
-        Raises Unsupported if the first run consumed an iterator, since another run would get other items.
+        Raises Unsupported if the first run took items from an iterator, queue or file: another run would get others.
         """
         with FRAMES_OF_PROGRAM:
             try:

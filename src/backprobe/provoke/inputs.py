@@ -93,7 +93,7 @@ class Inputs:
         return numpy.concatenate([numpy.asarray(self.arrays.numbers(one), float).reshape(-1) for one in tensors])
 
     def arguments(self, row: Array) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-        """The example's arguments with the numbers of a row. All tensors are new ones."""
+        """The example's arguments with the numbers of a row. All varied tensors are new ones."""
         variables = iter(self.variables)
 
         def filled(leaf: Any) -> Any:
@@ -205,7 +205,7 @@ class Inputs:
 
 
 def _accepted(function: Callable[..., Any], names: Iterable[str]) -> set[str]:
-    # Those names that a function accepts as arguments; all of them, if it has ``**kwargs``.
+    # The names that a function accepts as arguments; all of ``names``, if it has ``**kwargs``.
     parameters = inspect.signature(function).parameters
     takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
     return {*names} if takes_any else {*parameters}

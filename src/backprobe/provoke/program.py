@@ -65,7 +65,7 @@ class TriedProgram:
     # Methods that run the program without a probe.
 
     def broken(self, row: Array) -> Broken:
-        """Run the program without a probe. Returns whether its result or its gradients contain NaN or Inf."""
+        """Run the program without a probe. Returns which contains NaN or Inf: its result or its gradients."""
         args, kwargs = self.inputs.arguments(row)
         with self.replay.run():
             ran = self.trials.run(self.function, args, kwargs)

@@ -22,7 +22,7 @@ from backprobe.record.source import Source, expression_of
 
 Array = Any
 Side = Literal["below", "above", "zero"]
-RESULT = -1  # The operand of an operation is its own result, as for a norm, whose derivative breaks if the result is 0.
+RESULT = -1  # a position: the operand is the operation's own result. The derivative of a norm breaks if the norm is 0.
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,8 @@ def _power(largest: float, operands: Sequence[Array]) -> Goals:
 
 
 def _exponent(largest: float, base: Array) -> Goal | None:
-    # The exponent at which the power of a constant base overflows.
+    # The exponent at which the power of a constant base overflows; None if the base is unknown, an array, 1, or not
+    # positive.
     if base is None or numpy.ndim(base) or float(base) <= 0 or float(base) == 1:
         return None
     limit = math.log(largest) / math.log(float(base))

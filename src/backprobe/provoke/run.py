@@ -112,7 +112,7 @@ class Provoking:
         self.found: dict[Place, Provocation] = {}
         # operations that broke while another one was searched
         self.elsewhere: dict[Place, tuple[Risk | None, Look, int]] = {}
-        # the operations in ``elsewhere`` that the present search has found
+        # operations that broke in the present search, but are not the one it searches
         self.broke: dict[Place, tuple[Risk | None, Look]] = {}
         self.outcomes: list[SearchOutcome] = []
         self.judged = self.taken = 0
@@ -225,8 +225,8 @@ class Provoking:
         return replace(made, headline=headline, facts=facts, change=text.change(self.inputs, look.row), tries=steps)
 
     def _broken_at(self, row: Array, risk: Risk | None) -> Provocation:
-        # The finding about a run that breaks, with the headline about the first NaN or Inf. If a risk is given, it is
-        # about its operation.
+        # The finding about a run that breaks, with the headline about the first NaN or Inf; if possible, about that of
+        # the given risk.
         explained = self.program.explained(row)
         births = _births(explained)
         own = [one for one in births if risk is not None and self._is_of(one, risk)] or births

@@ -19,8 +19,8 @@ MOST = 24  # the most trials in which some numbers are restored
 
 
 def smaller(program: TriedProgram, risk: Risk, found: Look) -> Look:
-    """The input nearest to the example that still breaks. As many numbers as possible are those of the example, and the
-    others are rounded.
+    """A run that still breaks, on an input nearer to the example. Where possible, numbers are those of the example, and
+    the others are rounded.
     """
     found = _nearer(program, risk, found)
     found = _fewer(program, risk, found)

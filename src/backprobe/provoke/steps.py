@@ -47,13 +47,15 @@ def far(row: Array, margin: float, slope: Array, low: Array, high: Array) -> Arr
 
 
 def corner(row: Array, slope: Array, low: Array, high: Array) -> Array:
-    """The row with each number at the bound to which the slope leads."""
+    """The row with each number at the bound at which the margin is smallest, according to its slope. Numbers with slope
+    0 stay.
+    """
     return numpy.where(slope > 0, low, numpy.where(slope < 0, high, row))
 
 
 def exact(row: Array, margin: float, slope: Array, low: Array, high: Array) -> Iterator[Array]:
-    """Rows near a given row, whose operand is almost at its end. All numbers are rounded, except one that takes the
-    remainder.
+    """Rows near a given row, whose operand is almost at its end. Numbers are rounded, and in some rows one number takes
+    the remainder.
 
     The reason: a sum of numbers with many digits is seldom exactly 0.
     """

@@ -136,8 +136,8 @@ def _refuse_misfit(path: Any, model: Any, step: CapturedStep, captures: Captures
 
 def _refuse_left_out(path: Any, step: CapturedStep, asked: str) -> None:
     # Raise BadOption if an argument of a call, or a gradient that reached it, was not written to the folder, because it
-    # cannot be found elsewhere. Parameters that were not written are taken from the model, unless the program has
-    # changed them since.
+    # cannot be found elsewhere. Parameters that were not written are taken from the model. If the program had already
+    # changed them, BadOption is raised as well.
     given = [one for call in step.calls for _, one in leaves(call.given)]
     missing = [one for one in given if isinstance(one, LeftOut)]
     lost = steps.needed(step.left_out)

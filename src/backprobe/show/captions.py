@@ -285,15 +285,15 @@ class Captions:
         return None if summary is None else summary.rms
 
     def local(self, flow: Flow, *, upstream: bool) -> str:
-        """The label of an edge if its partial has only a few numbers; otherwise empty."""
+        """The label of an edge if its partial has only a few numbers and the label is short; otherwise empty."""
         partial = flow.edge.partial if flow.edge is not None else None
         summary = self.summary(partial)
         said = self.arrow(flow, upstream=upstream) if summary is not None and summary.size <= SMALL else ""
         return said if len(said) <= (2 * BRIEF if upstream else BRIEF) else ""
 
     def arrow(self, flow: Flow, *, upstream: bool) -> str:
-        """The label of an edge: the local partial, or upstream × local = contribution. For tensors: the gradient that
-        flows back.
+        """The label of an edge: the local partial, or with ``upstream`` also upstream × local = contribution. For a
+        large partial only its rms; without a partial, the rms of the gradient that flows back.
         """
         edge = flow.edge
         if edge is None:

@@ -107,7 +107,7 @@ def _statistics(tensor: Any, arrays: Arrays) -> Mapping[str, float]:
 
 
 def write_csv(columns: Columns, path: str | os.PathLike[str]) -> None:
-    """Write columns as a CSV file, or leave an existing file unchanged. Raises BadOption."""
+    """Write columns as a CSV file. If that fails, an existing file stays unchanged. Raises BadOption."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerows([columns, *zip(*columns.values(), strict=True)])

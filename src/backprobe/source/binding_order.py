@@ -51,7 +51,7 @@ class BindingOrder:
         return self._is_before(one, point.node) or bool(self._common_loops(one, point.node))
 
     def surely_precedes(self, one: Binding, point: Point) -> bool:
-        """Has the binding run whenever the point is reached?"""
+        """Has the binding run whenever the point is reached? False if the text does not show it."""
         if one.how in ALWAYS:
             return True
         if one.within.frame is not point.scope.frame:
@@ -130,7 +130,8 @@ class BindingOrder:
 
 
 def _is_one_chosen(parent: ast.AST, first: ast.AST, second: ast.AST) -> bool:
-    # Does a statement run only one of these two parts of it?
+    # Are these parts of a statement alternatives: branches of ``if`` or ``match``, or an ``except`` part of ``try``
+    # and another part?
     match parent:
         case ast.If():
             return (first in parent.body) is not (second in parent.body)

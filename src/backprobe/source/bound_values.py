@@ -147,7 +147,8 @@ def _of_expression(value: ast.expr, look: Look, name: str) -> Bound:
 
 
 def _looked_up(node: ast.expr, look: Look, name: str) -> Any:
-    # Return the value of a name or of a chain of attributes; ``UNKNOWN`` for the name that is being bound.
+    # Return the value of a name or of a chain of attributes; ``UNKNOWN`` for the name that is being bound, and for any
+    # other expression.
     match node:
         case ast.Name(id=other):
             return UNKNOWN if other == name else look(other)

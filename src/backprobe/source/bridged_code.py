@@ -99,7 +99,7 @@ class _Hooks(ast.NodeTransformer):
 
 
 class _Reads(ast.NodeTransformer):
-    # Puts hooks around the values that an expression reads, and around the results of the expression's calls.
+    # Puts hooks around the values that an expression reads, except builtins, and around the results of calls inside it.
     def __init__(self, hooks: _Hooks, whole: ast.expr) -> None:
         self.hooks, self.whole = hooks, whole
 

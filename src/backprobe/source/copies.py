@@ -67,8 +67,8 @@ class Copies:
         """Return a copy of the function, with its decorators; None if this function cannot have stored copies. Raises
         NoSource.
 
-        The caller puts the function that opens a listener into the copy's cell. With ``operations``, each subexpression
-        is also reported.
+        The caller puts the function that opens a listener into the copy's cell. With ``operations``, operations without
+        a name are also reported.
         """
         waiting = self.waiting.get((function, operations))
         if waiting is None:

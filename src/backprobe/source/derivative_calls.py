@@ -72,7 +72,7 @@ def _imported(nodes: Sequence[ast.AST], package: str, names: Collection[str]) ->
 
 
 def _name(function: ast.expr, package: str, names: Collection[str], bare: Collection[str]) -> str:
-    # Return the name of the function if it differentiates; empty for other functions.
+    # Return the name of the function if it is one of ``names`` in the package; empty for other functions.
     if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == package:
         return function.attr if function.attr in names else ""
     return function.id if isinstance(function, ast.Name) and function.id in bare else ""
@@ -90,7 +90,7 @@ def _call(call: ast.Call, outer: ast.Call | None, name: str) -> DerivativeCall:
 
 
 def _primals(given: Sequence[ast.expr], name: str) -> Sequence[ast.expr]:
-    # Return the arguments at which the derivative is taken. Functions such as ``jvp`` receive them together with the
-    # function.
+    # Return the arguments at which the derivative is taken, from those that follow the function. ``jvp`` receives them
+    # as one tuple.
     first = given[0] if given and name.endswith(".jvp") else None
     return first.elts if isinstance(first, ast.Tuple | ast.List) else given

@@ -36,12 +36,12 @@ class Edit:
 
     @property
     def after(self) -> str:
-        """The line after the edit, without the spaces around it."""
+        """The edited line, without the spaces around it."""
         return edited(self.text, [self]).split("\n")[self.line - 1].strip()
 
 
 def edited(text: str, edits: Iterable[Edit]) -> str:
-    """Return the text after the edits. If two edits contain the same change, it is made once."""
+    """Return the text with these edits. If two edits contain the same change, it is made once."""
     for start, end, instead in sorted({piece for edit in edits for piece in edit.pieces}, reverse=True):
         text = text[:start] + instead + text[end:]
     return text

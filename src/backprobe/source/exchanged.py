@@ -111,7 +111,8 @@ def _exchange(file: str, edits: Sequence[Edit], alive: Sequence[FunctionType], u
 
 
 def _pairs(before: CodeType, after: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
-    # Yield the functions of a text, each with the function at the same place in the edited text.
+    # Yield the code objects of functions and classes in a text, each with the one at the same place in the edited text.
+    # Raises NotExchanged if the two texts do not define the same.
     own, others = ([one for one in code.co_consts if isinstance(one, CodeType)] for code in (before, after))
     if [one.co_qualname for one in own] != [one.co_qualname for one in others]:
         raise NotExchanged("the edited text defines other functions")

@@ -30,8 +30,8 @@ Way = tuple[type, Any]
 Known = dict[int | Way, CodeType | None]
 """A cache about called objects. A key is the identity of a code object, or a way of calling an object.
 
-The values are the code objects themselves, because an identity is only unique while the object exists. A code object
-itself would be a slow key: Python hashes all its instructions each time, which takes longer than many calls.
+The value of an identity is the code object itself, because an identity is only unique while the object exists. A code
+object would be a slow key: Python hashes all its instructions each time, which takes longer than many calls.
 """
 
 
@@ -159,8 +159,8 @@ class FollowedCalls(Generic[Caller]):
         return self.follow(caller, function)
 
     def follow(self, caller: Caller, function: Any) -> Any:
-        """Return the reporting copy of a function of the program. For a function that calls others, return one that
-        hands it reporting copies. None for all others.
+        """Return the reporting copy of a function of the program. For a higher-order function or a transform, return a
+        function that passes reporting copies to it. None if the call is not followed.
         """
         kind = type(function)
         if way_of(kind) in self.foreign:
@@ -204,9 +204,9 @@ class FollowedCalls(Generic[Caller]):
         return followed if followed is None or call is None else functools.partial(self.call_settled, call, followed)
 
     def _know_foreign(self, kind: type, called: Any, inner: FunctionType | None, function: Any) -> None:
-        # Remember that this callable is not followed: a plain function or method by its code, another object by its
-        # type. Types created inside a function are not remembered, because they would keep the function's variables
-        # alive.
+        # Remember, if possible, that this callable is not followed: a plain function or method by its code, another
+        # object by its type. Types created inside a function are not remembered, because they would keep the
+        # function's variables alive.
         plain = plain_function(function) if called is None else None
         if plain is not None:
             if not plain.__code__.co_freevars:  # all wrappers of a decorator share their code

@@ -32,7 +32,7 @@ KEEPS = sys.version_info < (3, 13)
 """Does a frame store the dict that ``f_locals`` returns, with old values of variables, until the frame is left?"""
 TRACING = frozenset({"call", "line", "return", "exception", "opcode"})
 UNKNOWN = object()
-"""Returned for a value that cannot be known without running code."""
+"""Returned for a value that does not exist, or that cannot be known without running code."""
 
 CONTAINERS = "torch.nn.modules.container"
 HELD = ("_parameters", "_buffers", "_modules")
@@ -40,7 +40,7 @@ HELD = ("_parameters", "_buffers", "_modules")
 
 
 def name_in(frame: FrameType, name: str) -> Any:
-    """Return the value of a variable in a frame, or ``UNKNOWN``."""
+    """Return the value of a local, global or builtin name in a frame, or ``UNKNOWN``."""
     raw = raw_variables(frame)
     if raw:
         return _beside_raw(frame, name, raw)
@@ -175,7 +175,7 @@ def value_in(frame: FrameType, node: ast.AST | None) -> Any:
 
 
 def attribute(owner: Any, name: str) -> Any:
-    """Return the attribute of an object; ``UNKNOWN`` if the program's own code would compute it."""
+    """Return the attribute of an object; ``UNKNOWN`` if there is none, or if code of the program would compute it."""
     if owner is UNKNOWN:
         return UNKNOWN
     own = _namespace(owner)

@@ -125,7 +125,7 @@ def is_class(code: CodeType) -> bool:
 
 
 def is_generated(code: CodeType) -> bool:
-    """Is this the code of a method that ``dataclasses`` or attrs has generated, and that only stores its arguments?"""
+    """Is this the code of a method that ``dataclasses`` or attrs has generated?"""
     return code.co_qualname.startswith("__create_fn__") or code.co_filename.startswith("<attrs generated")
 
 

@@ -70,7 +70,9 @@ class Mark:
 
 @dataclass
 class Marks:
-    """The marks in the source of one function. The keys are the positions at which the pieces of text end."""
+    """The marks in the source of one function, class or module. The keys are the positions at which the pieces of text
+    end.
+    """
 
     sites: list[Site] = field(default_factory=list)
     arguments: list[tuple[str, int]] = field(default_factory=list)

@@ -1,8 +1,8 @@
 """Finds places where a program reads a value that may be None, and tells uses of the value from tests for None.
 
 ``if p.grad is None`` is a test. ``print(u.grad)`` uses the value. ``g = u.grad`` uses it unless ``g``, or a loop
-variable taken from it, is compared with None somewhere in the same function. An expression that raises an error on
-None, such as ``u.grad.norm()``, does not count as a use: the error says enough.
+variable taken from it, is tested for None somewhere in the same function. An expression that raises an error on None,
+such as ``u.grad.norm()``, does not count as a use: the error says enough.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def _is_message(statement: ast.stmt) -> bool:
 
 
 def _is_kept(targets: Sequence[ast.expr], function: ast.AST) -> bool:
-    # Is the assigned value used? Not if the function compares it with None, or assigns it to another gradient.
+    # Is the assigned value used? Not if the function tests it for None, or assigns it to another gradient.
     is_copied = any(_is_gradient(part) for target in targets for part in ast.walk(target))
     names = {name for target in targets for name in _names(target)}
     return not is_copied and not _is_checked(names, function)
@@ -165,7 +165,7 @@ def _asks(called: ast.expr, given: Sequence[ast.expr]) -> bool:
 
 
 def _owner(called: ast.expr) -> set[str]:
-    # Return the name of the object whose method is called. It may contain the argument afterwards: ``grads`` in
+    # Return the name of the object whose method is called. The object may contain the argument afterwards: ``grads`` in
     # ``grads.append(p.grad)``.
     return _names(called.value) if isinstance(called, ast.Attribute) else set()
 
@@ -183,7 +183,7 @@ def _names(target: ast.AST) -> set[str]:
 
 
 def _is_checked(names: set[str], function: ast.AST) -> bool:
-    # Does the function compare the value of one of these names, or a part of the value, with None?
+    # Does the function test the value of one of these names, or a part of the value, for None (see ``_asked``)?
     nodes = [*ast.walk(function)]
     while names:
         more = {name for node in nodes for name in _taken(node, names)} - names

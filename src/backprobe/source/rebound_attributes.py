@@ -33,9 +33,9 @@ def defined_and_set(
     frame: FrameType, owner: str, attr: str, beside: list[Binding]
 ) -> tuple[Binding, Bound, list[Binding]] | None:
     """Return the definition of a callable attribute, the value that it gave, and the assignments that replaced it. None
-    unless both are certain.
+    unless the definition and the replacement are certain.
 
-    ``beside`` are such assignments in the failing function.
+    ``beside`` are assignments to the attribute in the failing function.
     """
     found, held = name_in(frame, owner), holds(frame, owner, attr)
     kinds = [kind for kind in type(found).__mro__ if isinstance(vars(kind).get("__module__"), str)]
@@ -68,7 +68,7 @@ def _in_class(kind: type, attr: str) -> Any:
 
 
 def _method(kinds: list[type], attr: str) -> Binding | None:
-    # Return the definition of a method; None if its text cannot be read.
+    # Return the definition of a method; None if there is no such method, or if its text cannot be read.
     found = next((vars(kind)[attr] for kind in kinds if attr in vars(kind)), None)
     plain = _function(found)
     text = None if plain is None else _text(plain.__code__.co_filename)

@@ -3,7 +3,7 @@ rebind them.
 
 An error such as "'tuple' object is not callable" names a type, but no variable. The position of the failing instruction
 shows which name was called, and the bindings of that name show its original meaning and the value that replaced it.
-Nothing is reported unless both are certain.
+Nothing is reported unless the meaning and the value are certain.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class _Search:
 
     def attribute_found(self) -> Rebound | None:
         # Return the result for an attribute of an object: its definition in the class, or the first value that was set,
-        # and the bindings that replaced it. None unless both are certain.
+        # and the bindings that replaced it. None unless the definition and the replacement are certain.
         failed = self.failed
         beside = set_beside(self.names, self.scope, self.name, failed.attribute, self.text)
         if not self._is_held_as_said(beside):

@@ -82,8 +82,8 @@ def _reads(one: Binding, found: Rebound) -> Iterator[ast.Name]:
 
 
 def _needed(node: ast.AST, found: Rebound) -> ast.AST | None:
-    # Return the part of a node that needs the old meaning, should it be the name: what is called, or what has the item
-    # or attribute, where the failing expression uses the name in this way. None for other nodes.
+    # Return the part of a node that is used as the failing expression uses the name: the called function, or the owner
+    # of the item or attribute. If this part is the name, it needs the name's old meaning. None for other nodes.
     failed = found.failed
     match node:
         case ast.Name() if node is failed.node:

@@ -24,9 +24,9 @@ from backprobe.source.wrappers import around, copied
 def reporting(function: Any, opener: Opener, *, operations: bool = False, calls: bool = False) -> Callable[..., Any]:
     """Return a copy of ``function`` that reports each binding to a listener from ``opener``. Raises NoSource.
 
-    With ``operations``, it also reports each subexpression. With ``calls``, it also reports each call and operator with
-    its site. A method stays bound, a ``functools.partial`` keeps its arguments, and a decorator's wrapper is rebuilt
-    around the rewritten function. The original is not changed.
+    With ``operations``, it also reports operations without a name. With ``calls``, it also reports calls and operators
+    with their sites. A method stays bound, a ``functools.partial`` keeps its arguments, and a decorator's wrapper is
+    rebuilt around the rewritten function. The original is not changed.
     """
     if isinstance(function, FunctionType) and not hasattr(function, "__wrapped__"):
         return _rewritten(function, opener, operations, calls)
@@ -59,7 +59,7 @@ def reporting_copy(
 
 
 def sites_of(function: FunctionType, *, operations: bool = False) -> tuple[Site, ...]:
-    """Return the places in the text of a plain function that bind a value. Raises NoSource."""
+    """Return the sites in the text of a plain function. Raises NoSource."""
     return _compiled(function.__code__, function.__code__.co_filename, operations, False)[1]
 
 

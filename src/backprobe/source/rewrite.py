@@ -9,7 +9,7 @@ contain):
 
 Temporaries are set to None after their use, which is left out here.
 
-If calls are numbered, each call and operator has a site of its own, and each operator becomes a call as well:
+If calls are numbered, calls and most operators have sites of their own, and these operators become calls as well:
 
     y = square(x @ w)    ->  y = @scope.bind(2, @scope.call(square, False, 0)(@scope.operate(1, x, w)))
     a, b = u.T           ->  @1, @2 = @scope.iterate(1, @scope.attribute(0, u, "T")); a = ...; b = ...
@@ -55,8 +55,8 @@ def rewrite(
 ) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, tuple[Site, ...]]:
     """Return the rewritten function, and the sites that it reports. The given node itself is changed.
 
-    With ``operations``, each subexpression gets a name. With ``calls``, each call and operator is reported with its
-    site.
+    With ``operations``, operations without a name get one. With ``calls``, calls and most operators are reported with
+    their sites.
     """
     rewriter = Rewriter(lines, operations, calls)
     return rewriter.function(node), tuple(rewriter.sites)

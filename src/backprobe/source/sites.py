@@ -180,7 +180,9 @@ def operator_of(site: CallSite) -> Callable[..., Any]:
 
 
 def binding_of(statement: ast.AST) -> str:
-    """Return the name that a statement binds. Empty if the statement binds no name or several."""
+    """Return the target of an assignment as text, and ``return`` for a return. Empty for other statements, and for
+    several targets.
+    """
     match statement:
         case ast.Assign(targets=[target]) | ast.AugAssign(target=target) | ast.AnnAssign(target=target):
             return "" if isinstance(target, ast.Tuple | ast.List) else ast.unparse(target)

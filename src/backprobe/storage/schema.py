@@ -254,9 +254,7 @@ class Decoder:
 
 
 def of_older_format(data: dict[str, Any]) -> dict[str, Any]:
-    """Complete the plain data of an older format, which had a single output, no default output, or fewer facts about
-    NaN.
-    """
+    """Complete the plain data of an older format, which had a single output, no default output, or fewer facts."""
     entries = data.get("entries")
     for entry in entries if isinstance(entries, list) else ():
         if isinstance(entry, dict):

@@ -29,7 +29,7 @@ LARGEST_RECORDING = 2**30
 """The most bytes of the recording that is stored with the step."""
 DEEPEST = 16
 MANY = 64
-"""From this many integers on, a list is written as an array."""
+"""Longer lists and tuples of integers are written as arrays, if no integer is negative."""
 NATIVE = {
     "float16": "F16",
     "bfloat16": "BF16",
@@ -57,8 +57,8 @@ class NotKept(Exception):
 def write(
     step: CapturedStep, record: Record | None, said: Mapping[str, Any], path: Path, spelling: Captures
 ) -> Sequence[str]:
-    """Write a step into a new folder, or nothing at all. Returns descriptions of the parts that were left out. Raises
-    OSError and others.
+    """Write a step into a new folder, or nothing at all. Returns descriptions of the parts that were left out. May
+    raise any error, such as OSError.
     """
     writer = Writer(step, spelling)
     data, tensors = writer.data(), writer.tensors()
@@ -208,8 +208,8 @@ class Writer:
         return layout
 
     def tensors(self) -> dict[str, Tensor]:
-        """The contents of the tensor file. A tensor that alone covers its memory keeps its name, dtype and shape; other
-        memory is stored as bytes.
+        """The contents of the tensor file. Each memory has the name of its first tensor. It has that tensor's dtype and
+        shape if the tensor fills it exactly, and is stored as bytes otherwise.
         """
         users: dict[str, list[tuple[str, dict[str, Any]]]] = {}
         found = {}

@@ -208,7 +208,8 @@ def _approximation(run: Replaced) -> str:
 
 
 def _correlation(a: Sequence[float], b: Sequence[float]) -> float:
-    # Pearson's correlation. Numbers are scaled first, so that sums and squares neither overflow nor underflow.
+    # Pearson's correlation; NaN if it is not defined. Numbers are scaled first, so that sums and squares neither
+    # overflow nor underflow.
     if not all(map(math.isfinite, (*a, *b))):
         return math.nan
     a, b = _centred(a), _centred(b)

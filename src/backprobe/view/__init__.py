@@ -164,7 +164,7 @@ def save(folders: list[Path], path: Any, asked: str, start: Mapping[str, Any] | 
 
 
 def save_page(shown: Shown, path: Any, asked: str) -> None:
-    """Write a page that shows a circuit, a diff or a sweep as one file. Raises BadOption."""
+    """Write a page that shows this item as one file. Raises BadOption."""
     from backprobe.view.circuit import page
     from backprobe.view.export import page_of
     from backprobe.view.runs import ShownRuns
@@ -188,7 +188,9 @@ def _write(target: Path, text: str, asked: str) -> None:
 
 
 def check_html(target: Path, asked: str, what: str = "run") -> None:
-    """Raise BadOption if the page cannot be written. This is called before runs are read."""
+    """Raise BadOption if the path does not end in ``.html``, or if its folder cannot be made. This is called before
+    runs are read.
+    """
     if target.suffix.lower() != ".html":
         raise BadOption(
             f"a {what} is saved as a page",

@@ -34,8 +34,8 @@ SEPARATORS = (".", ":", "/")
 
 
 class Answers:
-    """Answers questions about some runs, and about other items that are shown with them. In files, numbers are rounded
-    to four digits.
+    """Answers questions about some runs, and about other items that are shown with them. With ``is_rounded``, as in
+    files, floating-point numbers of runs are rounded to four digits.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Answers:
         return [brief(one) for one in self.runs.all()]
 
     def about(self, run: OpenRun, query: Query) -> Packed:
-        """The contents of a run: names with their kinds, fields, parameters, and logged numbers."""
+        """The names in a run with their kinds, its fields and parameters, and facts such as its folder."""
         with run.reading() as reader:
             kinds: dict[str, list[str]] = {}
             for name, kind in reader.rows():
@@ -193,7 +193,7 @@ class Answers:
             return packed({"step": int(info["step"]), "attempt": attempt, **about, "names": rows})
 
     def magnitudes(self, run: OpenRun, query: Query) -> Packed:
-        """The counts of a name's numbers by exponent, in the steps with histograms."""
+        """The counts of a name's numbers by exponent, in steps with histograms: 400 of these steps at most."""
         with run.reading() as reader:
             found = reader.exponents(query["name"], query["kind"])
             exponents, counts = table_of([*found.values()])
@@ -348,7 +348,7 @@ def _grouped(numbers: Any, groups: Sequence[Sequence[int]], join: Any, nothing: 
 
 
 def _gap(gap: Gap) -> dict[str, Any]:
-    # A summary of a gap, which may list every step and name of a run.
+    # A gap in a short form, because it may have every step and name of a run.
     stretches: list[list[int]] = []
     for step in gap.steps:
         if stretches and step - stretches[-1][1] <= 1:

@@ -1,4 +1,4 @@
-"""The text of the page that shows runs: for a server, of which the page asks questions, or for a file that includes all
+"""The text of the page that shows runs: for a server, of which the page asks questions, or for a file that includes the
 answers.
 """
 
@@ -37,7 +37,9 @@ def page_of(
     fields: tuple[str, ...] = SHOWN,
     start: Mapping[str, Any] | None = None,
 ) -> str:
-    """The page with all answers included: for each run some fields in ``bins`` bins of steps, and everything else."""
+    """The page with its answers included: for each run ``fields``, and those of alerts, in at most ``bins`` bins of
+    steps, the logged numbers, the alerts, and some steps in full; and each item in ``shown``.
+    """
     answers = Answers(runs, shown, is_rounded=True)
     found = [*_answers(answers, bins, fields), *_of_shown(answers)]
     store = {question: zipped(b"".join(answer)) for question, answer in found}
@@ -59,7 +61,7 @@ def _of_shown(answers: Answers) -> Iterator[tuple[str, Packed]]:
 
 
 def _answers(answers: Answers, bins: int, fields: tuple[str, ...]) -> Iterator[tuple[str, Packed]]:
-    # Each question about runs with its answer.
+    # The questions about runs that a file answers, each with its answer.
     runs = answers.runs.all()
     wanted = sorted({step for run in runs for step in _steps_of_alerts(run)})
     for run in runs:

@@ -63,7 +63,8 @@ def _saved(folder: Path) -> int:
 
 
 def _recordings_in(folders: Sequence[Path]) -> dict[Path, Path]:
-    # For each recording's folder, the folder that is shown. Folders whose names begin with a dot are being written.
+    # For each recording's folder, the folder that is shown. Folders whose names begin with a dot are left out, because
+    # they are being written.
     patterns = ["*/" * depth + DATA for depth in range(DEEPEST + 1)]
     found = {file.parent: one for one in folders for pattern in patterns for file in sorted(one.glob(pattern))}
     return {

@@ -83,7 +83,7 @@ class Server(ThreadingHTTPServer):
         return self.workers[question == "alerts"].answer(self.answers.answer, question, query)  # type: ignore[no-any-return]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore the error of a page that was closed."""
+        """Ignore errors of connections, such as that of a page that was closed."""
 
 
 class Handler(BaseHTTPRequestHandler):

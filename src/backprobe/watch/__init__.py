@@ -159,7 +159,7 @@ def watch_function(
 
 def _obstacle(folder: Path) -> str:
     # Say which existing file prevents the creation of the folder: a file with the folder's path, or with the path of a
-    # folder above it.
+    # folder above it. Empty if there is no such file.
     try:
         found = [one for one in (folder, *folder.parents) if one.exists() and not one.is_dir()]
     except (OSError, ValueError):

@@ -43,7 +43,7 @@ class Flush:
 
 
 class Background:
-    """Writes in its own thread, from its creation to ``close``. Each step is passed on to ``feed``."""
+    """Writes in its own thread, from its creation to ``close``. Each step is passed on to ``feed``, if there is one."""
 
     def __init__(self, writer: RunWriter, patience: float, feed: Feed | None = None) -> None:
         self.writer, self.feed = writer, feed

@@ -89,7 +89,10 @@ class Fed:
         return found
 
     def unstored(self, step: int, numbers: Mapping[str, float]) -> str:
-        """A remark if the dashboard stored another number than it was sent."""
+        """A remark if the dashboard stored another number than it was sent; otherwise empty.
+
+        One infinite number and one large finite number are looked up in a run.
+        """
         for label, number in numbers.items():
             if abs(number) > LARGE and math.isinf(number) not in self.asked:
                 self.asked.add(math.isinf(number))

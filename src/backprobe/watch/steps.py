@@ -180,7 +180,9 @@ class CountedSteps(StepListener):
         self.put(WaitingStep(lambda: _data(ended, later(), height, unscaled), new))
 
     def stop(self) -> None:
-        """Stop receiving numbers. Passes on the last step, and a step that no optimizer has ended."""
+        """Stop receiving numbers. Passes on the last step that ended. Also ends and passes on the current one, if an
+        optimizer has stepped in it, or if so many backward passes have run in it that nothing seems to end a step.
+        """
         if self.is_stopped:
             return
         self.hand_on()
@@ -193,7 +195,8 @@ class CountedSteps(StepListener):
         self.is_stopped, self.is_measured = True, False
 
     def _is_left_open(self) -> bool:
-        # Has the present step run far more backward passes than any earlier step without being ended?
+        # Has the current step run far more backward passes than any earlier one? Without backward passes, calls of
+        # ``log`` are counted.
         found = self.current.backwards, self.current.logs
         has_ended, at = self.most != (0, 0), 0 if self.current.backwards else 1
         least = FEW if has_ended else MANY

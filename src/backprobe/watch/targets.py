@@ -28,6 +28,7 @@ class Watched:
 
 def _backend(target: Any, verb: str) -> Backend | None:
     # The backend of the target. For a function that mentions no framework, the only backend that watches functions.
+    # None for a text or a number. Raises NoBackend.
     if isinstance(target, str | int | float):
         return None
     try:

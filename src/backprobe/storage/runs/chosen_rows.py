@@ -37,7 +37,7 @@ class ChosenRows:
 
 
 def regular_places(numbers: NDArray[numpy.int64]) -> Any:
-    """The numbers as a slice, if the distance between neighbours is constant."""
+    """The numbers as a slice, if the distance between neighbours is constant and positive; otherwise unchanged."""
     step = int(numbers[1] - numbers[0]) if len(numbers) > 1 else 1
     if not len(numbers) or step < 1 or (numpy.diff(numbers) != step).any():
         return numbers

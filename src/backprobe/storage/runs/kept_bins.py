@@ -23,7 +23,7 @@ from backprobe.storage.runs.reduced import Binned
 FOLDER, ENDING = "bins", ".npz"  # inside the run's folder
 # from this many steps, or names × steps, reading saved bins is faster than computing them
 LONG, MANY = 10_000, 5_000_000
-MOST = 8  # files that are kept: those of the most recently viewed fields
+MOST = 8  # files that are kept: those that were saved last
 BEFORE = "nonfinite "
 UNFIT = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile)
 """Errors that reading a damaged file may raise."""

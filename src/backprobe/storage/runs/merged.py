@@ -224,7 +224,7 @@ class RunReader:
                 yield number, steps[low:high], own
 
     def stretches(self, low: int, high: int, most: int) -> Iterator[tuple[int, int]]:
-        """The places from ``low`` to ``high`` in parts of about ``most`` steps, without cutting a chunk in two.
+        """The places from ``low`` to ``high`` in parts of about ``most`` steps, usually without cutting a chunk in two.
 
         A chunk of more steps is a part by itself.
         """
@@ -278,7 +278,10 @@ class RunReader:
     def gaps(
         self, codes: Sequence[str] | None = None, low: int = 0, high: int | None = None
     ) -> list[tuple[int, str, str, str]]:
-        """Step, name, kind and code of each missing row, in any rank, for these codes and the steps at these places."""
+        """Step, name, kind and code of each row that is missing in all ranks, for these codes.
+
+        In a run of one rank, only the steps from place ``low`` to ``high`` count.
+        """
         if len(self.ranks) > 1:
             low, high = 0, None  # the places of a step differ between ranks
         found = {
@@ -318,7 +321,8 @@ class RunReader:
 
 
 def _add(total: Mapping[str, Matrix], part: Mapping[str, Matrix], at: Any, is_once: NDArray[numpy.bool_]) -> None:
-    # Add the columns of one rank to the sum of the ranks before it, at these steps.
+    # Add the columns of one rank to the sum of the ranks before it, at these steps. Rows with ``is_once`` are added
+    # only where no earlier rank has them.
     if is_once.any():
         is_there = (total["count"][:, at] > 0) & is_once[:, None]
         part = {name: numpy.where(is_there, nothing((1, 1), name), numbers) for name, numbers in part.items()}
@@ -335,7 +339,7 @@ def logged(columns: Mapping[str, Numbers]) -> Numbers:
 
 
 def fields(rows: Mapping[Key, Row]) -> dict[str, dict[str, float]]:
-    """Every field of the rows, by name: ``value.rms`` and so on."""
+    """The fields of the rows, such as ``value.rms``, by name of the value, with the ratio of update to parameter."""
     matrix = numpy.array(list(rows.values())).reshape(len(rows), len(COLUMNS))
     columns = dict(zip(COLUMNS, matrix.T, strict=True))
     found: dict[str, dict[str, float]] = {name: {} for name, _ in rows}

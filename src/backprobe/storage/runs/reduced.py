@@ -26,9 +26,8 @@ class Binned:
     """A field of some names in bins of steps. All matrices are names × bins.
 
     ``first`` and ``last`` are the numbers of the first and last step of each bin. ``least`` and ``greatest`` are
-    float32: NaN if no step of the bin has a number, and infinite if one is infinite. ``nonfinite`` counts, by kind of
-    numbers, the steps in which some of a name's numbers were NaN or Inf. It covers every kind that the names have,
-    whatever the field.
+    float32, and NaN if no step of the bin has a number. ``nonfinite`` counts, by kind of numbers, the steps in which
+    some of a name's numbers were NaN or Inf. It has each kind with such a step, whatever the field.
     """
 
     names: Sequence[str]

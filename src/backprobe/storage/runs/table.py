@@ -12,7 +12,8 @@ from backprobe.storage.runs.merged import LOGGED, RunReader, logged
 
 
 def table(reader: RunReader) -> dict[str, Any]:
-    """Columns of equal length: step, name, kind and all statistics, one row for each stored row of each step.
+    """Columns of equal length: step, name, kind and all statistics. Each name and kind that has numbers in a step gives
+    one row.
 
     Logged numbers are in the column ``logged``, which is NaN for all other rows.
     """

@@ -23,8 +23,8 @@ SHORT = 16  # the most characters of a value that is shown beside another one
 
 
 class Content:
-    """The data of one page. Values are identified by their positions in the record, and boxes by their places in the
-    list.
+    """The data of one page. Values are identified by their positions in the record, and boxes by their places in
+    ``boxes``.
     """
 
     def __init__(self, captions: Captions, depth: int | None, opened: Collection[str]) -> None:
@@ -59,7 +59,7 @@ class Content:
 
     @cached_property
     def shown(self) -> set[int]:
-        """All tensors, and the plain numbers that expressions use."""
+        """The positions of all tensors, and of plain numbers from which other values were computed."""
         read = {flow.source for flow in self.flows}
         return {
             at
@@ -148,7 +148,7 @@ class Content:
         return list(self.shown) if sums is None or not sums.agree else list(sums.unjudged_at)
 
     def _number(self, tensor: Any) -> float | None:
-        # The number in a tensor that holds a single real number.
+        # The number in a tensor that holds a single real number; None for any other tensor.
         summary = self.arrays.summary(tensor)
         numbers = self.arrays.numbers(tensor) if summary is not None and summary.size == 1 else None
         return None if numbers is None or numbers.dtype.kind == "c" else float(numbers.reshape(()))
