@@ -71,8 +71,8 @@ class PassValues(GraphValues):
 
 
 class PassRun(TensorflowGraphRun):
-    """One pass. ``named`` are the tensors that have names, by position. ``gradients`` are the gradients that the pass
-    returned.
+    """One pass. ``named`` are the tensors that have names, by position. ``gradients`` are the gradients that all of the
+    program's calls returned.
     """
 
     def __init__(self, one: Fetched, named: Sequence[Any], gradients: Sequence[Any]) -> None:

@@ -38,8 +38,8 @@ IN_PROGRAM, BESIDE = "program", "beside"
 class SessionRun:
     """The numbers of one run of the program, by ``value`` or ``grad`` and a tensor's name.
 
-    ``changing`` has, for each tensor that was not fetched, the operation that would give other numbers, or have a side
-    effect, in a second run.
+    ``changing`` has, for each tensor that a separate run could not provide, the operation that would give other
+    numbers, or have a side effect, in a second run.
     """
 
     passes: Sequence[GraphPass]

@@ -90,7 +90,9 @@ class TakenPasses:
     def tell(
         self, useless: TensorflowUselessGradients, args: Sequence[Any], kwargs: Mapping[str, Any], gradients: Any
     ) -> None:
-        """Report the latest pass, and the gradients that it returned, to the search for useless gradients."""
+        """Report the latest pass, and the gradients that it returned, to the search for useless gradients, if it was an
+        eager call of ``gradient``.
+        """
         given = self.given[-1]
         if given.targets and given.method == GRADIENT and tf.executing_eagerly():
             pairs = [*zip(given.targets, given.cotangents, strict=True)]
@@ -123,7 +125,10 @@ class TakenPasses:
         return [target for known, target in found.items() if known not in inner]
 
     def targets_of(self, values: Sequence[Any]) -> list[Any]:
-        """Return all targets of passes, if any of them is among these values: see ``Differentiator``."""
+        """Return the targets of all outputs, if any of them is among these values: see ``Differentiator``. There are
+        none either if the last value is not a target itself and was computed from the program's gradients and other
+        values.
+        """
         own = {id(one): one for given in self.outputs() for one in given.targets}
         numbers, last = set(map(identity, own.values())), identity(values[-1])
         if numbers.isdisjoint(map(identity, values)) or (last not in numbers and self._is_penalized(last)):
@@ -131,8 +136,8 @@ class TakenPasses:
         return list(own.values())
 
     def _is_penalized(self, number: int) -> bool:
-        # Is a value computed from the program's own gradients, and also from values other than norms of Variables'
-        # gradients?
+        # Is a value computed from the program's own gradients, and not only from gradients of Variables, as their norm
+        # is?
         log = self.log
         others, own = log.back_to_gradients([number])
         positions = set(map(log.position, own))

@@ -107,7 +107,7 @@ def _softmax(x: Any, axis: int) -> Any:
 
 def _softmax_of_distribution(given: Any, made: Any) -> str:
     # Return "softmax" or "log-softmax" if this function was applied along a dimension along which the input is a
-    # distribution.
+    # distribution; "" otherwise.
     for axis in _axes(given):
         wanted, y, far = _softmax(wide(given), axis), wide(made), 10 * near(given)
         for name, each in (("softmax", wanted), ("log-softmax", numpy.log(wanted))):
