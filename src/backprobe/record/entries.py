@@ -82,7 +82,7 @@ class Differentiated:
 
 
 class Gradients(Mapping[str, T]):
-    """The gradients of an entry that exist, by the key of the output. Reading any other raises NoGradient.
+    """The gradients of an entry that exist, by the key of the output. Reading a missing one raises NoGradient.
 
     >>> import torch, backprobe as bp
     >>> rec = bp.probe(lambda x, w: {"a": x * w, "b": x * 3}, of=["a", "b"])(2.0, 5.0)
@@ -354,7 +354,8 @@ class Entry(Printed, Generic[T]):
         are shown by their magnitudes. NaN and Inf are drawn in special colours and counted.
         ``rec["u"].plot("grad").savefig("u.png")`` writes a file.
 
-        Raises NoGradient, Overwritten, NotInstalled, and BadOption if there are no numbers to draw.
+        Raises NoGradient, Overwritten, NotInstalled, and BadOption for another ``what`` or if there are no numbers to
+        draw.
         """
         WHAT.check(what)
         tensor = self.value if what == "value" else self.grad
@@ -402,7 +403,8 @@ class Record:
 
     ``names`` maps each full name (all counts written) to the position of its entry, and ``printed`` maps it to its
     printed form. ``backward`` has the positions of the entries in the order in which the backward pass reached them,
-    and ``outputs`` the positions of the differentiated entries. ``path_sums`` is only there if partials were requested.
+    and ``outputs`` the positions of the entries from which it started. ``path_sums`` is only there if partials were
+    requested.
     ``unseen`` are names in the program that were not selected, for suggestions. ``notes`` say what could not be
     observed.
 
