@@ -37,7 +37,7 @@ class Alignment:
 
 
 def align(a: Side, b: Side, renames: Sequence[Rename]) -> Alignment:
-    """Find the partners of all entries."""
+    """Find partners for the entries. An entry without a partner, or with several possible ones, stays unmatched."""
     one = _Aligning(a, b, renames)
     one.by_name()
     one.by_path()
