@@ -41,8 +41,9 @@ class RunDiffReport(Report):
     """The report of ``bp.diff`` of two runs.
 
     ``first`` is the first difference: at the first step with one, and there at the name that is computed first. It is
-    None if the runs agree. ``rows`` has every pair of rows, with the first step at which it differs. ``only_a`` and
-    ``only_b`` are names without a partner. ``complete`` is True if every name has a partner and was compared.
+    None if the runs agree. ``rows`` has every compared pair of rows, with the first step at which it differs.
+    ``only_a`` and ``only_b`` are names without a partner. ``complete`` is True if every name has a partner and was
+    compared in every step.
     """
 
     first: RunDivergence | None = None
