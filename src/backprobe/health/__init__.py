@@ -19,10 +19,10 @@ def health(recording: Recording, *, experiments: bool = True, seconds: float = 3
     """Check a recording for missing, zero, vanishing, exploding or underflowing gradients, and for dead units.
 
     Kinds of findings: ``missing``, ``never_called``, ``dead``, ``dead_units``, ``saturated``, ``zero_gradient``,
-    ``zero_derivative``, ``vanishing``, ``exploding``, ``large_gradients``, ``underflow``, and those of gradients that
-    exist but are useless (docs/useless.md). A finding states the threshold and its source where the rule has one. Rules
-    that ``run.alerts`` has too are applied to a single step. If the loss was scaled by an unknown number, as by
-    ``GradScaler``, magnitudes are not checked, and a note says so.
+    ``zero_derivative``, ``vanishing``, ``exploding``, ``large_gradients``, ``underflow``. Each of these states the
+    threshold and its source if its rule has one. There are also findings of gradients that exist but are useless
+    (docs/useless.md). Rules that ``run.alerts`` has too are applied to a single step. If the loss was scaled by an
+    unknown number, as by ``GradScaler``, magnitudes are not checked, and a note says so.
 
     >>> import torch, backprobe as bp
     >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))

@@ -71,7 +71,7 @@ def _assigned(lost: Sequence[Capture], root: Root, log: OperationLog) -> dict[Ca
         return {}
     found: dict[int, Severed] = {}
     before = log.before(map(identity, root.targets))
-    for severed in log.cuts.severed_behind(before - log.variables.keys()):  # values written later depend on Variables
+    for severed in log.cuts.severed_behind(before - log.variables.keys()):  # cuts of Variables include later writes
         if severed.by is CutBy.ASSIGNED:
             found |= dict.fromkeys(log.back_to_gradients(severed.inputs)[0], severed)
     return {each: found[each.number] for each in lost if each.number in found and not each.is_variable}

@@ -56,7 +56,7 @@ def fetched(runs: Sequence[SessionRun]) -> list[Fetched]:
 
 
 class PassValues(GraphValues):
-    """The graph of a pass that has been run."""
+    """The graph of a ``tf.gradients`` call, seen from the outputs of the call."""
 
     def __init__(self, graph: Any, outputs: Sequence[Any], fed: frozenset[str]) -> None:
         super().__init__(graph, list(outputs), "the graph")

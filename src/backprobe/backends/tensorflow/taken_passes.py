@@ -37,7 +37,7 @@ class GivenPass:
     method: str
 
     def asks_as(self, other: GivenPass) -> bool:
-        """Do both passes compute derivatives of the same targets?"""
+        """Do both passes have the same targets, with equal cotangents?"""
         is_of_same = [*map(id, self.targets)] == [*map(id, other.targets)]
         return is_of_same and all(map(_is_same, self.cotangents, other.cotangents))
 
@@ -99,7 +99,7 @@ class TakenPasses:
             useless.gave(pairs, _named(args[1:2], kwargs, SOURCES), gradients)
 
     def _targets(self, method: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[Any, Any]]:
-        # Return the differentiated targets, each with its cotangent.
+        # Return the eager targets through which a gradient can flow, each with its cotangent; None means ones.
         targets = _named(args[:1], kwargs, TARGETS)
         seeds = _named(args[2:3] if method == GRADIENT else (), kwargs, (COTANGENTS,))
         seeds = seeds if len(seeds) == len(targets) else [None] * len(targets)

@@ -49,8 +49,8 @@ class RecordedSpans:
 
 @dataclass(frozen=True)
 class AskedOfTape:
-    """A gradient that the program computed and that is None or 0: the value, the line, and the reason. Also a call that
-    names no values.
+    """A gradient that the program requested and that is None or 0: the value, the line, and the reason. It also stands
+    for a call that requested no gradient at all.
     """
 
     number: int
@@ -74,7 +74,7 @@ class UserTapes:
         self.tapes: WeakKeyDictionary[Any, RecordedSpans] = WeakKeyDictionary()
         self.asked: list[AskedOfTape] = []
         self.trained: dict[int, bool] = {}  # for each Variable whose gradient was computed: was any gradient not None?
-        self.owned: dict[int, Owned] = {}  # the program's names of Variables whose gradients were all None
+        self.owned: dict[int, Owned] = {}  # the program's names of Variables, found when a gradient was None or 0
         self.zero: dict[int, Any] = {}  # Variables with a zero gradient, until any gradient is not 0
         self.has_moving = False  # has any Variable received a nonzero gradient?
         self.zero_at: Source | None = None

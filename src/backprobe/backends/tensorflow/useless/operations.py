@@ -59,7 +59,7 @@ class Operations:
         self.suspicious, self.leading = frozenset(suspicious or ()), set(suspicious or ())
         self.recorded: list[RecordedOperation] = []
         self.dropped: dict[int, Instruction] = {}  # by the number of a result: the instruction that discards it
-        self.trained: set[int] = set()  # differentiated tensors that are computed from watched Variables
+        self.trained: set[int] = set()  # tensors computed from watched Variables along paths that carry a gradient
 
     def listening(self) -> AbstractContextManager[None]:
         """Inside this context operations are observed."""
