@@ -22,7 +22,7 @@ from backprobe.record.graph import reached
 
 Names = tuple[str, str]
 ALIKE = 1e-3
-"""Two values are unlike if all values computed from them have at most this fraction of their error."""
+"""Two values are unlike if all values computed from them have less than this fraction of their error."""
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,8 @@ class RunDiffReport(Report):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write both runs as a page: their losses together, and all names of the second relative to the first.
 
-        It is one self-contained ``.html`` file. Raises BadOption for another ending, and BadRun.
+        It is one self-contained ``.html`` file. Raises BadOption for another ending or if the file cannot be written,
+        and BadRun for a run that cannot be read.
         """
         from backprobe.view import save
 

@@ -302,7 +302,9 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the recording to a new folder, completely or not at all. ``bp.load`` reads it.
 
-        Raises BadOption if the path exists already, the disk is full, or the folder is not writable.
+        A recording that exists there already is replaced only with ``overwrite=True``, and anything else never. Raises
+        BadOption if the path exists already and is not replaced, the disk is full, or the folder is not writable, and
+        NotSaved for values that cannot be saved.
         """
         from backprobe.storage.recordings import save  # local import: most recordings are never written
 

@@ -10,7 +10,7 @@ from backprobe.findings.phrasing import listed, plural
 from backprobe.record.brief import cut, kind, written
 from backprobe.record.names import COUNT, canonical, nearest, outside
 
-NEAR = 3  # an error lists twice as many of the steps nearest to an unknown one
+NEAR = 3  # an error about an unknown step lists the nearest steps, twice this number of them
 
 
 def field_kind(field: Any, known: Sequence[str], asked: str) -> str:
