@@ -287,7 +287,7 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
 
     def missing(self) -> dict[str, Entry[T]]:
         """The entries without a gradient, each with its ``status`` and ``reason``. If there are several outputs, an
-        entry is listed if it has no gradient of the default output, or, without a default, of any of them.
+        entry is listed if it has no gradient of the default output; without a default, if it has a gradient of none.
         """
         return {name: entry for name, entry in self._index.entries.items() if entry.status is not GradStatus.OK}
 

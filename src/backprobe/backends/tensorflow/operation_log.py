@@ -78,7 +78,7 @@ class OperationLog:
         # Variables that tapes do not watch: the dtype of each, and the line that read it
         self.unfollowed: dict[int, tuple[str, Place | None]] = {}
         self.compiled: dict[str, None] = {}  # functions that ran as a whole
-        self.is_muted = self.is_written = False  # ``is_written``: was a Variable written that had a value?
+        self.is_muted = self.is_written = False  # ``is_written``: was a Variable overwritten?
         self.is_without_derivatives = False
         self.builds_graph = False  # is a graph for sessions being built, and not that of a function?
         self.unset: set[int] = set()  # Variables that were created in the run and have no value yet

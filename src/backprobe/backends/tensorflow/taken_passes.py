@@ -125,8 +125,8 @@ class TakenPasses:
         return [target for known, target in found.items() if known not in inner]
 
     def targets_of(self, values: Sequence[Any]) -> list[Any]:
-        """Return the targets of all outputs, if any of them is among these values: see ``Differentiator``. There are
-        none either if the last value is not a target itself and was computed from the program's gradients and other
+        """Return the targets of all outputs, if any of them is among these values: see ``Differentiator``. Otherwise
+        return []; also if the last value is no target, and was computed from the program's gradients and from other
         values.
         """
         own = {id(one): one for given in self.outputs() for one in given.targets}
