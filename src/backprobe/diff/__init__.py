@@ -138,7 +138,7 @@ def diff(
 
 
 def _taken(given: Any, which: str) -> Recording:
-    # Return a recording; load it if a path is given.
+    # Return a recording; load it if a path is given. Raises BadOption for anything else.
     if isinstance(given, str | os.PathLike):
         given = opened(given)
     if isinstance(given, Recording):

@@ -37,7 +37,7 @@ class Alignment:
 
 
 def align(a: Side, b: Side, renames: Sequence[Rename]) -> Alignment:
-    """Find the partners of all entries."""
+    """Find partners for the entries. An entry without a partner, or with several possible ones, stays unmatched."""
     one = _Aligning(a, b, renames)
     one.by_name()
     one.by_path()
@@ -186,8 +186,8 @@ class _Aligning:
                 self._add(at, fits[0], BY_PLACE)
 
     def _leaf_groups(self) -> Iterable[Iterable[tuple[int, int]]]:
-        # Return arguments and parameters without a partner, grouped by shape, if the shape occurs equally often in both
-        # recordings.
+        # Return arguments and parameters without a partner, in pairs and grouped by shape, if the shape occurs equally
+        # often in both recordings. Arguments and parameters are not paired with each other.
         groups: dict[object, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
         more: tuple[set[int], set[int]] = {one.a for one in self.parts}, {one.b for one in self.parts}
         matched: tuple[Mapping[int, object], Mapping[int, object]] = self.found, self.taken

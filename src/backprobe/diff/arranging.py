@@ -134,7 +134,8 @@ def of_values(shape: Shape, target: Shape, channels_last: tuple[bool, bool]) -> 
 
 
 def of_axes(shape: Shape, target: Shape) -> Iterator[Arrangement]:
-    """Yield every other arrangement with the target's shape that changes the order of axes, or joins or splits them.
+    """Yield arrangements with the target's shape that reshape the array, or change the order of at most ``MOST_AXES``
+    axes.
 
     >>> [one.axes for one in of_axes((2, 5, 3), (2, 3, 5))], [one.axes for one in of_axes((4, 4), (4, 4))]
     ([None, (0, 2, 1)], [(1, 0)])
@@ -152,7 +153,8 @@ def _without_ones(shape: Shape) -> list[int]:
 
 
 def _merges(shape: Shape, target: Shape) -> bool:
-    # Is the last axis of one array split into two axes in the other, such as heads and their features?
+    # Is the last axis of one array split into two axes in the other, such as heads and their features, or is one array
+    # flat?
     short, long = sorted((shape, target), key=len)
     if math.prod(short) != math.prod(long):
         return False

@@ -50,7 +50,8 @@ def blame(comparison: Comparison) -> Blame:
 def backward_order(comparison: Comparison) -> Sequence[int]:
     """The pairs in the order in which backward reached the first recording's entries.
 
-    Pairs that only the second recording's backward reached are placed after the pair that it reached before them.
+    Pairs that only the second recording's backward reached are placed after the pair that it reached before them. Pairs
+    that neither reached come last, in reverse order of execution.
     """
     own, others = (
         list(dict.fromkeys(of[at] for at in side.record.backward if at in of))

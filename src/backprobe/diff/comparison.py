@@ -31,7 +31,7 @@ Given = tuple[Set[int], Set[int]]
 
 
 class Comparison:
-    """Everything that is known about two recordings.
+    """Two recordings, their pairs of partners, and the results of comparing each pair.
 
     Pairs are referred to by their index in ``pairs``. ``order`` lists arguments first, then parameters, then the rest.
     ``factor`` multiplies the gradients of the second recording, to undo a scaled loss. It is None if unknown, or if one
@@ -191,7 +191,7 @@ class Comparison:
         return a, b
 
     def as_in_second(self, at: int, array: Any) -> Any:
-        """Return an array of the first recording in the layout of the second."""
+        """Return an array of the first recording in the layout of the second; None for None."""
         pair = self.entries(at)
         layout = self.orders.layouts.of(pair[0].name, pair[1].name, pair[1].shape or ())
         arrangement = layout or self.orders.chosen.get(self.pairs[at], AS_IT_IS)
@@ -278,7 +278,8 @@ class Comparison:
 
     @cached_property
     def _eps_of_gradients(self) -> Sequence[float]:
-        # For each gradient, the eps of the coarsest dtype among all values between the entry and the output.
+        # For each gradient, the eps of the coarsest dtype among the values that the first recording computes from the
+        # entry, and the entry itself.
         found: dict[int, float] = {}
         for at in reversed(range(len(self.a.entries))):
             own = self._eps[self.of_a[at]] if at in self.of_a else 0.0
@@ -317,8 +318,8 @@ def _by_position(pairs: Sequence[Match], position: Callable[[Match], int]) -> Ma
 def _with_shared(
     found: Mapping[int, Sequence[int]], pairs: Sequence[Match], position: Callable[[Match], int]
 ) -> Mapping[int, Sequence[int]]:
-    # The same, with the pairs of entries whose only partner is also that of another entry: their values are compared,
-    # and their gradients are not.
+    # For each entry, the indices of its pairs as in ``found``; if it has none there, the indices of its shared pairs,
+    # whose values are compared and whose gradients are not.
     shared: dict[int, list[int]] = {}
     for at, pair in enumerate(pairs):
         if pair.is_shared and position(pair) not in found:

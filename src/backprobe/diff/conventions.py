@@ -112,7 +112,7 @@ def conventions_of(
     """Return the conventions of both recordings: from ``convention=``, or inferred from their parameters' names.
 
     Returns None for two recordings of one framework without ``convention=``, because both then have the same
-    convention. Raises BadOption.
+    convention. Raises BadOption if ``convention=`` is not one of ``CONVENTIONS`` or a pair of them.
     """
     inferred = [inferred_from(set(each)) for each in leaves]
     if given is None:
@@ -155,7 +155,8 @@ def role(leaf: str, beside: Iterable[str] = ()) -> str:
 
 
 def plain_segment(segment: str) -> str:
-    """Return a path segment without what libraries add to it, such as underscores and endings.
+    """Return a path segment without outer underscores and the endings ``_proj`` and ``_dense``; ``output`` becomes
+    ``out``.
 
     >>> plain_segment("_query_dense"), plain_segment("output_proj"), plain_segment("if_")
     ('query', 'out', 'if')

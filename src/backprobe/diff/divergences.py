@@ -150,12 +150,14 @@ class Divergences:
 
 
 def _relative(row: Row) -> float:
-    # The relative error of a value; 0 if there is nothing to subtract.
+    # The relative error of a value; 0 if it was not measured.
     return 0.0 if row.value.measure is None else row.value.measure.relative
 
 
 def findings_of(comparison: Comparison, blame: Blame) -> tuple[Divergence | None, Divergence | None, list[Divergence]]:
-    """Return findings for the first value, the first gradient, and the amplifiers."""
+    """Return findings for the first value and the first gradient that are blamed, each None if there is none, and for
+    the amplifiers except arguments and parameters whose values differ.
+    """
     made = Divergences(comparison, blame)
     first, first_backward = (
         None if at is None else make(at)

@@ -124,7 +124,9 @@ def by_dtype(eps: float, own: Size, summed: Sequence[Size]) -> Floor:
 
 
 def uses(own: Size, others: Sequence[Size]) -> Sequence[Size]:
-    """The expected magnitude of a gradient that sums over many uses of a smaller value, if signs are random."""
+    """For each use that has more elements than the value: the expected magnitude of the use's gradient when it is
+    summed to the shape of the value, if signs are random.
+    """
     times = [(other, math.sqrt(other.count / own.count)) for other in others if other.count > own.count > 0]
     return [Size(root * other.rms, root * other.largest, own.count) for other, root in times]
 
@@ -147,8 +149,8 @@ def coarsest(
 class NoiseFloor:
     """How much each entry of a reference varies between runs that should be equal.
 
-    ``values`` and ``gradients`` have a floor for each entry, by printed name: for the root mean square and for the
-    largest element. Each floor is a multiple of the largest error in ``runs`` runs. ``origin`` describes the runs.
+    ``values`` and ``gradients`` have a floor for each measured entry, by printed name: for the root mean square and for
+    the largest element. Each floor is a multiple of the largest error in ``runs`` runs. ``origin`` describes the runs.
     ``seen`` has the dtypes in which each entry was measured.
     """
 

@@ -40,7 +40,7 @@ class Layouts:
     def of(self, a: str, b: str, shape: tuple[int, ...]) -> Arrangement | None:
         """Return the arrangement for an array of the second recording, given the entry's two printed names.
 
-        None if no layout applies. Raises BadOption.
+        None if no layout applies. Raises BadOption if the layout has another number of axes than the array.
         """
         layout = self.chosen.get(a) or self.chosen.get(b)
         if layout is None:

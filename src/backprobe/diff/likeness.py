@@ -125,7 +125,7 @@ def _near(a: Rows, b: Rows, left: float, times: float, factor: float = 1.0) -> b
 
 
 def _dtype(a: Rows, b: Rows, times: float) -> str:
-    # Return a coarser dtype that can represent all numbers of the second array, but not all of the first.
+    # Return a coarser dtype that can represent all numbers of the second array, but not all of the first; else "".
     for name, rounded in (("bfloat16", _bfloat16), ("float16", _as(numpy.float16)), ("float32", _as(numpy.float32))):
         if _is_of(rounded, a, b, times):
             return name

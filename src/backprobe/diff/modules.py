@@ -74,7 +74,9 @@ class ModulePaths:
         return found
 
     def weight(self, path: Path) -> int:
-        """The number of elements in the weights at or below a path. It does not depend on layout and packing."""
+        """The number of elements in the weights at or below a path, or in all parameters there if none is a weight. It
+        does not depend on layout and packing.
+        """
         each = [(at, self.role(at)) for one in self.below(path) for at in self.leaves[one].values()]
         weights = sum(self.size(at) for at, name in each if name.endswith("weight"))
         return weights or sum(self.size(at) for at, _ in each)

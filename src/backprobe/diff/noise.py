@@ -42,7 +42,9 @@ def factor(count: int) -> float:
 
 
 Moved = Sequence[tuple[str, str, Measure | None, Measure | None]]
-"""For each entry of one run: its name, its dtype, and how much its value and gradient differ from the reference."""
+"""For each matched entry of one run: the reference's name for it, its dtype, and how much its value and gradient differ
+from the reference, or None if they cannot be compared.
+"""
 
 
 def measured(reference: Record, runs: Iterable[Record], origin: str) -> NoiseFloor:
@@ -51,7 +53,7 @@ def measured(reference: Record, runs: Iterable[Record], origin: str) -> NoiseFlo
 
 
 def compared(reference: Record, run: Record) -> Moved:
-    """Return how much each entry of a run differs from the reference."""
+    """Return how much the entries of a run differ from their partners in the reference."""
     a, b = Side(reference), Side(run)
     pairs = [(a.entries[match.a], b.entries[match.b]) for match in align(a, b, ()).matches]
     return [
@@ -110,7 +112,9 @@ def _measure(first: Any, second: Any, a: Record, b: Record) -> Measure | None:
 
 
 def noise_of(noise: Any, reference: Recording) -> NoiseFloor | None:
-    """The measured floors for the option ``noise=``. Raises BadOption."""
+    """The measured floors for the option ``noise=``; None without it. Raises BadOption for anything but recordings and
+    paths, and if none of them has a value of the reference.
+    """
     if noise is None or isinstance(noise, NoiseFloor):
         return noise
     several = isinstance(noise, Sequence) and not isinstance(noise, str)

@@ -19,8 +19,8 @@ Pair = tuple[Entry, Entry]
 class Orders:
     """The arrangement of each pair, which holds for its values and its gradients.
 
-    A parameter is arranged by its convention. For other values, the arrangement must fit the sizes of the axes. If
-    several fit, the one with the closer numbers is chosen.
+    Without a layout, a parameter is arranged by its convention. For other values, the arrangement must fit the sizes of
+    the axes. If several fit, the one with the closer numbers is chosen.
     """
 
     def __init__(

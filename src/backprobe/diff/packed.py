@@ -108,5 +108,5 @@ def roles_of(modules: ModulePaths, path: Path) -> dict[str, int]:
 
 
 def children_of(modules: ModulePaths, path: Path) -> dict[str, Path]:
-    """The child modules by name, without what libraries add to names."""
+    """The child modules by name, as ``plain_segment`` shortens it."""
     return {plain_segment(child[-1]): child for child in modules.children.get(path, ())}

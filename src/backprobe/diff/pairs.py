@@ -23,8 +23,9 @@ ONE_SIDED = "differentiated in one recording alone"
 class JudgedNumbers:
     """The result for a pair's value or gradient: the kind of difference, if any, and its size.
 
-    ``kind`` is ``value``, ``shape``, ``dtype`` or ``status`` if they differ by more than the floor, else empty.
-    ``excess`` is the error in units of the floor. ``why`` is the reason if nothing could be compared. ``is_same`` is
+    ``kind`` is ``value`` if they differ by more than the floor, ``shape``, ``dtype`` or ``status`` if these differ,
+    else empty. ``excess`` is the error in units of the floor. ``why`` is the reason if nothing was compared.
+    ``is_same`` is
     True if both recordings hold the same tensor object, such as a parameter of a model that ran twice: later writes
     then affect both. ``is_given`` is True if the second program continued with the value of the first, so that the
     difference had no effect. ``is_from_equal`` is True if the value differs although all its inputs are bitwise equal.

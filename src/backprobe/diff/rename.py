@@ -58,7 +58,9 @@ class Rename:
 
 
 def rename_of(pattern: str, replacement: str) -> Rename:
-    """Parse one rename. Raises BadName and BadOption."""
+    """Parse one rename. Raises BadName for an empty pattern or an open back-quote, and BadOption if the stars of the
+    patterns differ.
+    """
     asked = f"rename={{{pattern!r}: {replacement!r}}}"
     if not pattern or not replacement:
         raise BadName("a pattern of rename is empty", asked=asked, next='rename={"h.*": "layers.*"}')
@@ -82,7 +84,7 @@ def rename_of(pattern: str, replacement: str) -> Rename:
 
 
 def _parts(pattern: str) -> tuple[list[str], list[str]]:
-    # The texts between the stars of a pattern, and the stars. Raises BadName.
+    # The texts between the stars of a pattern, and the stars. Raises BadName if a back-quote is open.
     read, texts, stars, at = outside(pattern), [], [], 0
     for star in GLOB.finditer(pattern):
         if read[star.start()]:

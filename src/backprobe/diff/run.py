@@ -51,7 +51,8 @@ def compared(
     given: Given | None = None,
     settled: Settled | None = None,
 ) -> ComparedRecords:
-    """Align two recordings. Raises BadOption, BadName and NothingMatched.
+    """Align two recordings. Raises BadOption if they have nothing in common, and BadOption, BadName or NothingMatched
+    for an option that does not fit them.
 
     ``given`` is set if the second program continued with values of the first recording. ``settled`` is then the result
     of an earlier comparison, in which the second program ran by itself.
@@ -156,7 +157,8 @@ def _refuse_unlike(a: Side, b: Side) -> None:
 
 
 def _factor(a: Record, b: Record) -> tuple[float | None, list[str]]:
-    # Return the factor that scales the second recording's gradients to the same loss, and notes about it.
+    # Return the factor for the second recording's gradients that undoes a loss scaled differently than in the first,
+    # and notes about it. The factor is None if it is unknown, or if one recording has no gradients.
     has = [any(entry.status is GradStatus.OK for entry in record.entries) for record in (a, b)]
     if not all(has):
         return None, [_without_gradients(has, (a, b))]
@@ -204,7 +206,8 @@ def _partners(alignment: Alignment, a: Side, b: Side) -> Iterator[str]:
 
 
 def _statuses(comparison: Comparison) -> list[str]:
-    # Notes on pairs without gradients for different reasons, and on arguments that only one program differentiates.
+    # Notes on pairs that have no gradient in either recording, but for different reasons, and on arguments that only
+    # one program differentiates.
     sided = [repr(row.names[0]) for row in comparison.rows if row.gradient.why == ONE_SIDED]
     found = [
         f"{row.names[0]!r} ({row.a.status} and {row.b.status})"

@@ -22,7 +22,7 @@ from backprobe.record.graph import reached
 
 Names = tuple[str, str]
 ALIKE = 1e-3
-"""Two values are unlike if all values computed from them have at most this fraction of their error."""
+"""Two values are unlike if all values computed from them have less than this fraction of their error."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def _unlike(comparison: Comparison) -> Sequence[int]:
 
 
 def _error(row: Row) -> float:
-    # The relative error of a value; infinite if the values cannot be subtracted.
+    # The relative error of a value; infinite if shape or dtype differ, and 0 if nothing was measured.
     if row.value.kind not in ("", VALUE):
         return math.inf
     return 0.0 if row.value.measure is None else row.value.measure.relative

@@ -76,7 +76,7 @@ def _shape(entry: Entry) -> str:
 
 
 def evidence(inputs: Sequence[Row], of: str) -> str:
-    """The fact that an entry's inputs agree."""
+    """The fact that an entry's inputs agree; empty if there are none."""
     judged = [(row, row.gradient if of == "gradient" else row.value) for row in inputs]
     shown = [f"{row.names[0]!r} ({_error(one)})" for row, one in judged]
     what = "the gradients that it is computed from agree" if of == "gradient" else "what it is computed from agrees"

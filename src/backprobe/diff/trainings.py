@@ -94,7 +94,7 @@ def paired(a: RunReader, b: RunReader, names: Mapping[str, str]) -> Sequence[Pai
 
 
 def _execution(names: Sequence[str]) -> Mapping[str, int]:
-    # Return a model's names in the order of computation: each module after the modules inside it.
+    # Return a model's names in the order of computation: each module after the modules inside it, and ``return`` last.
     found: list[str] = []
     waiting: list[str] = []
     for name in names:
@@ -161,8 +161,8 @@ def _read(reader: RunReader, rows: Iterable[tuple[str, str]]) -> _Numbers:
 @numpy.errstate(all="ignore")
 def _times_counted(first: _Numbers, second: _Numbers, ranks: int, other_ranks: int) -> Any:
     # Return for each row the ratio of the second run's counts to the first's, if it is the same in all steps and
-    # explained by the number of processes. Processes that split a batch count each number once. Processes that split a
-    # model may each hold a whole copy of some values.
+    # explained by the number of processes; else 1. Processes that split a batch count each number once. Processes that
+    # split a model may each hold a whole copy of some values.
     steps = first.shared(second)
     a, b = first.at(steps)["count"], second.at(steps)["count"]
     both = (a > 0) & (b > 0)

@@ -41,8 +41,9 @@ class RunDiffReport(Report):
     """The report of ``bp.diff`` of two runs.
 
     ``first`` is the first difference: at the first step with one, and there at the name that is computed first. It is
-    None if the runs agree. ``rows`` has every pair of rows, with the first step at which it differs. ``only_a`` and
-    ``only_b`` are names without a partner. ``complete`` is True if every name has a partner and was compared.
+    None if the runs agree. ``rows`` has every compared pair of rows, with the first step at which it differs.
+    ``only_a`` and ``only_b`` are names without a partner. ``complete`` is True if every name has a partner and was
+    compared in every step.
     """
 
     first: RunDivergence | None = None
@@ -54,7 +55,8 @@ class RunDiffReport(Report):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write both runs as a page: their losses together, and all names of the second relative to the first.
 
-        It is one self-contained ``.html`` file. Raises BadOption for another ending, and BadRun.
+        It is one self-contained ``.html`` file. Raises BadOption for another ending or if the file cannot be written,
+        and BadRun for a run that cannot be read.
         """
         from backprobe.view import save
 

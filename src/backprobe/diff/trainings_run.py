@@ -48,7 +48,9 @@ def is_run(given: Any) -> bool:
 
 
 def diff_runs(a: Any, b: Any, rename: Any, layout: Any, noise: Any, convention: Any = None) -> RunDiffReport:
-    """Compare two runs. Raises BadOption, BadName, BadRun and NothingMatched."""
+    """Compare two runs. Raises BadOption if one of them is not a run, if they have nothing in common or if an option is
+    for recordings; BadName, BadOption or NothingMatched for ``rename``; and BadRun for a run that cannot be read.
+    """
     for which, one in (("first", a), ("second", b)):
         if not is_run(one):
             is_missing = isinstance(one, str | os.PathLike) and not os.path.exists(one)

@@ -48,10 +48,11 @@ def diff_live(
       ``backend`` may also be a pair with one option for each program.
     - ``rename``, ``layout``, ``noise`` and ``convention`` are as in ``diff``.
 
-    Both programs run once, and are compared as by ``diff``. If anything differs, the port runs once more. In this run
-    each named value that differs is replaced by the value of the reference, and so is each gradient that differs. A
-    difference at a value is therefore caused by the lines between this value and the previous named values. No error is
-    passed on, and each mistake is found by itself.
+    Both programs run once, and are compared as by ``diff``. If a value between arguments and outputs differs, or its
+    gradient, the port runs once more. In this run each such value is replaced by the value of the reference, and so is
+    each such gradient. A difference at a value is therefore caused by the lines between this value and the previous
+    named values: a replaced error is not passed on, and each mistake is found by itself. A note names what could not be
+    replaced.
 
     All runs draw the same random numbers. Afterwards the state of both programs is restored (docs/replay.md).
 

@@ -64,7 +64,8 @@ class Isolation:
     def isolated(self, again: Record) -> tuple[Record, Given]:
         """Return the recording of the run with replaced values, with the values that each segment itself computed.
 
-        Also returns the positions of values and of gradients that differ from their replacement.
+        Also returns the positions of the values and of the gradients that were replaced by those of the first
+        recording, without values that were rounded.
         """
         numbers = {at: found.number for full, at in again.names.items() if (found := self.exchange.of(full))}
         arrived = {

@@ -19,9 +19,10 @@ def health(recording: Recording, *, experiments: bool = True, seconds: float = 3
     """Check a recording for missing, zero, vanishing, exploding or underflowing gradients, and for dead units.
 
     Kinds of findings: ``missing``, ``never_called``, ``dead``, ``dead_units``, ``saturated``, ``zero_gradient``,
-    ``zero_derivative``, ``vanishing``, ``exploding``, ``large_gradients``, ``underflow``. Each finding states its
-    threshold and the source of the threshold. The rules are those of ``run.alerts``, applied to a single step. If the
-    loss was scaled by an unknown number, as by ``GradScaler``, magnitudes are not checked, and a note says so.
+    ``zero_derivative``, ``vanishing``, ``exploding``, ``large_gradients``, ``underflow``. Each of these states the
+    threshold and its source if its rule has one. There are also findings of gradients that exist but are useless
+    (docs/useless.md). Rules that ``run.alerts`` has too are applied to a single step. If the loss was scaled by an
+    unknown number, as by ``GradScaler``, magnitudes are not checked, and a note says so.
 
     >>> import torch, backprobe as bp
     >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
@@ -31,14 +32,14 @@ def health(recording: Recording, *, experiments: bool = True, seconds: float = 3
     >>> report.findings[0].headline
     "'1' is dead: a share of 1 of what it returns is 0"
 
-    A function or model that was probed in this process runs once or twice more, as for ``bp.explain``, to look for
-    gradients that exist but are useless (docs/useless.md). Its state is restored afterwards.
+    A function or model that was probed in this process may run once or twice more, as for ``bp.explain``, to look for
+    useless gradients. Its state is restored afterwards.
 
     - ``recording`` is the result of a probe, or a loaded recording. Loaded as NumPy arrays, it needs no framework.
     - ``experiments=False`` keeps the program from running again.
     - ``seconds`` is a limit: if the recorded run took longer, the program does not run again.
 
-    Raises BadOption for anything but a recording.
+    Raises BadOption for anything but a recording, and for one of several outputs without a default.
     """
     if not isinstance(recording, Recording):
         raise BadOption(

@@ -18,8 +18,8 @@ MOST = 12  # the largest number of names in the text
 
 
 def check(arrays: RecordArrays) -> Iterator[Finding]:
-    """Yield one finding for all parameters without a gradient. Its kind is ``never_called`` if no module of them
-    ran.
+    """Yield one finding for all parameters without a gradient, if there are any. Its kind is ``never_called`` if all of
+    them are in modules that were not called.
     """
     training, said = arrays.record.training, "got no gradient"
     uncalled: list[str] = []

@@ -20,7 +20,7 @@ REMEDY = "scale the loss (torch.amp.GradScaler), or compute this part in float32
 
 
 def check(arrays: RecordArrays) -> Iterator[Finding]:
-    """Check the gradients of each low-precision dtype, with one finding for each dtype."""
+    """Check the gradients in float16 and in bfloat16, with at most one finding for each dtype."""
     for dtype, limit in SMALLEST_NORMAL.items():
         places = [at for at, entry in enumerate(arrays.entries) if entry.dtype == dtype]
         small = {at: share for at in places if (share := _share_below(arrays, at, limit)) > HALF}

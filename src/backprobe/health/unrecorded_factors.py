@@ -98,7 +98,7 @@ def may_begin_at_zero(arrays: RecordArrays, at: int, consumer: int) -> bool:
 
 
 def are_added(arrays: RecordArrays, first: int, second: int, consumer: int) -> bool:
-    """Does the consumer's expression add the text for the first entry to the text for the second?"""
+    """Does the consumer's expression add or subtract the text for the first entry and the text for the second?"""
     reads = arrays.entries[consumer].reads
     spelled = [{read.spelled for read in reads if read.at == at} for at in (first, second)]
     both = [node for node in ast.walk(_parsed(arrays.entries[consumer])) if all(map(_spelled(node).__and__, spelled))]

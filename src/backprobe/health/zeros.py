@@ -19,7 +19,9 @@ KNOWN = Known.GRADIENT_THERE | Known.MOMENTARY
 
 
 def check(arrays: RecordArrays) -> Iterator[Finding]:
-    """Report gradients that are zero although the gradient of a consumer is not, and local partials that are zero."""
+    """Report gradients that are zero although the gradient of a consumer is not, or that have no consumer with a
+    gradient, and local partials that are zero. Gradients that are zero for a good reason get a remark instead.
+    """
     for note in (one for one in arrays.record.notes if one.code == ALL_ZERO):
         line = next((arrays.entries[at].source for at in arrays.record.outputs), None)
         headline = f"{note.fields['gradients']} exactly 0"

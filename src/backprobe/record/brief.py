@@ -21,13 +21,13 @@ def place(file: str, line: int) -> str:
 
 def path(file: str, line: int) -> str:
     """A file and a line in it. Files below the working directory get a relative path, because terminals and editors
-    link such paths. Other files get an absolute path.
+    link such paths. A notebook cell is named by its number, and other files keep their path.
     """
     return f"{_cell(file) or _nearby(file)}:{line}"
 
 
 def _cell(file: str) -> str:
-    # IPython's name for the file of a cell: ``In[6]``.
+    # IPython's name for the file of a cell, such as ``In[6]``; "" for other files.
     notebook = sys.modules.get("IPython")
     shell = notebook.get_ipython() if notebook is not None else None
     named = shell.compile.format_code_name(file) if shell is not None else None
@@ -43,7 +43,7 @@ def _nearby(file: str) -> str:
 
 
 def brief(value: Any) -> str:
-    """A value as it prints itself, if that is one short line; for a large tensor, its shape and dtype.
+    """A value as it prints itself, if that is one short line; otherwise a tensor's shape and dtype, or a value's type.
 
     >>> import torch
     >>> brief(torch.tensor(3.0)), brief(torch.zeros(100, 2))

@@ -29,7 +29,7 @@ def write_whole(path: Path, data: bytes) -> None:
 @contextmanager
 def written_whole(path: Path) -> Iterator[BinaryIO]:
     """A context manager that writes a file completely or not at all, and makes the folders above it. It gives an open
-    file, for data written in parts.
+    file, for data written in parts. Something other than a regular file, such as a pipe, is written to directly.
     """
     target = Path(os.path.realpath(path))  # the target of a link, so that the link stays
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -84,7 +84,7 @@ def reached(target: Path) -> Path:
 
 
 def is_full(error: Exception) -> bool:
-    """Does the error say that the disk is full?"""
+    """Does the error say that the disk is full, or that a quota or the limit of a file's size is reached?"""
     return _number(error) in FULL
 
 

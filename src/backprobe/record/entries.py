@@ -54,7 +54,7 @@ INDEX = "_index"
 
 WHAT = Option("what", str, ("value", "grad"), "'grad'")
 LINES_OF_THEIR_OWN = (GradStatus.DETACHED, GradStatus.NO_GRAD, GradStatus.NOT_FLOAT)
-"""The statuses that come from the line that computes the value itself."""
+"""The statuses that come from the line that computes the value itself, unless ``cause`` is another line."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -82,7 +82,7 @@ class Differentiated:
 
 
 class Gradients(Mapping[str, T]):
-    """The gradients of an entry that exist, by the key of the output. Reading any other raises NoGradient.
+    """The gradients of an entry that exist, by the key of the output. Reading a missing one raises NoGradient.
 
     >>> import torch, backprobe as bp
     >>> rec = bp.probe(lambda x, w: {"a": x * w, "b": x * 3}, of=["a", "b"])(2.0, 5.0)
@@ -291,12 +291,12 @@ class Entry(Printed, Generic[T]):
 
     @property
     def grads(self) -> Mapping[str, T]:
-        """The gradients by the key of the output, if there are several outputs."""
+        """The gradients by the key of the output, if there are several outputs; otherwise empty."""
         return Gradients(self)
 
     @property
     def statuses(self) -> Mapping[str, GradStatus]:
-        """The status of each gradient by the key of the output, if there are several outputs."""
+        """The status of each gradient by the key of the output, if there are several outputs; otherwise empty."""
         return {key: one.status for key, one in self.by_output.items()}
 
     def of_output(self, key: str) -> Entry[T]:
@@ -354,7 +354,8 @@ class Entry(Printed, Generic[T]):
         are shown by their magnitudes. NaN and Inf are drawn in special colours and counted.
         ``rec["u"].plot("grad").savefig("u.png")`` writes a file.
 
-        Raises NoGradient, Overwritten, NotInstalled, and BadOption if there are no numbers to draw.
+        Raises NoGradient, Overwritten, NotInstalled, and BadOption for another ``what`` or if there are no numbers to
+        draw.
         """
         WHAT.check(what)
         tensor = self.value if what == "value" else self.grad
@@ -387,8 +388,8 @@ class Entry(Printed, Generic[T]):
     def contributions(self) -> Mapping[str, T]:
         """The part of each input's gradient that flows through this entry, by input name.
 
-        Raises ``BadOption`` if no partials were requested, and ``NoGradient`` if there are several outputs:
-        ``rec.of(key)`` has the contributions of one.
+        Raises ``BadOption`` if no partials were requested, and ``NoGradient`` if there are several outputs without a
+        default: ``rec.of(key)`` has the contributions of one.
         """
         self._refuse_without_partials("contributions")
         if self.is_of_several:
@@ -402,7 +403,8 @@ class Record:
 
     ``names`` maps each full name (all counts written) to the position of its entry, and ``printed`` maps it to its
     printed form. ``backward`` has the positions of the entries in the order in which the backward pass reached them,
-    and ``outputs`` the positions of the differentiated entries. ``path_sums`` is only there if partials were requested.
+    and ``outputs`` the positions of the entries from which it started. ``path_sums`` is only there if partials were
+    requested.
     ``unseen`` are names in the program that were not selected, for suggestions. ``notes`` say what could not be
     observed.
 
@@ -410,8 +412,8 @@ class Record:
     each factor once; None stands for an unknown factor. ``buffers`` are buffers of a model that contained NaN or Inf
     before it ran, by path, and ``updates`` are writes of NaN or Inf to parameters in a block. Both are only looked for
     with ``nonfinite=True``. ``framework`` is the framework of the program, and ``backend`` that of the arrays, which
-    may differ after loading. ``none_given`` are gradients that the program's own tapes returned as None, and
-    ``none_reads`` are gradients of its own tensors that the program read and found to be None.
+    may differ after loading. ``none_given`` are gradients that the program's own tapes returned as None, or as zeros
+    with a known cause, and ``none_reads`` are gradients of its own tensors that the program read and found to be None.
 
     ``training`` describes the parameters that a block was meant to train, if known. ``used_at`` lists statements that
     use entries without a gradient, if no recorded value shows their use. ``passes`` are the backward passes that the

@@ -71,7 +71,9 @@ def merged_exponents(first: Exponents, second: Exponents) -> Exponents:
 
 
 def table_of(rows: list[Exponents]) -> tuple[NDArray[numpy.int64], NDArray[numpy.int64]]:
-    """The exponents that occur in any of the rows, and the counts of all rows: int64 of shape (rows, exponents)."""
+    """The exponents from the lowest to the highest of all rows, and the counts of each row: int64 of shape (rows,
+    exponents).
+    """
     held = [one for one in rows if one.counts.size]
     low = min((one.low for one in held), default=0)
     high = max((one.low + one.counts.size for one in held), default=0)

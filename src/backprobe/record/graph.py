@@ -68,7 +68,7 @@ class Flow:
 
 
 class Graph:
-    """The index of one record. Each part is built when it is first read, in time linear in the number of entries.
+    """The index of one record. Each part is built when it is first read.
 
     ``Graph.of(record)`` returns the same index each time.
     """
@@ -79,7 +79,7 @@ class Graph:
         self._names, self._printed = record.names, record.printed
         self.read_beside: list[tuple[int, int]] = []
         """Pairs of entries besides ``flows``: a value with a history that an expression reads, and the expression's
-        result, if no edge connects them.
+        result, if no edge connects them. Reading ``flows`` fills it.
         """
 
     @classmethod
@@ -119,7 +119,8 @@ class Graph:
     @cached_property
     def numbered(self) -> Mapping[int, Sequence[int]]:
         """For each value: all values, including itself, whose names differ from its name in one number, such as
-        ``layers.3``. Numbers of calls and bindings, such as ``#1``, do not count.
+        ``layers.3``. Numbers of calls and bindings, such as ``#1``, do not count. Values without such a neighbour are
+        left out.
         """
         alike: dict[str, list[int]] = defaultdict(list)
         for full, at in self._names.items():
@@ -210,7 +211,9 @@ class Graph:
 
     @cached_property
     def order(self) -> Sequence[int]:
-        """All entries, each after the entries that flow into it, otherwise in recorded order. Raises BadRecording."""
+        """All entries, each after the entries that flow into it, otherwise in recorded order. Raises BadRecording if
+        values flow in a circle.
+        """
         into: Counter[int] = Counter(flow.target for flow in self.flows)
         targets: dict[int, list[int]] = defaultdict(list)
         for flow in self.flows:

@@ -24,7 +24,8 @@ class Box:
 
 @dataclass(frozen=True)
 class Calls:
-    """The calls of modules: the scopes of each path in order, and the positions among all names where each scope ends.
+    """The calls of modules: the scopes of each path in order, and the positions among all names of each scope's last
+    name and last return value.
 
     Names are in execution order: the names of a module come before the return of the surrounding call.
     """
@@ -50,7 +51,9 @@ class Calls:
         return cls(of_path, ends, returns)
 
     def around(self, scope: str) -> str | None:
-        """The call of the nearest module above a module or parameter; the first call, if it is unknown which."""
+        """The call of the nearest module above a module or parameter; its first call, if it is unknown which. None if
+        no module above was called.
+        """
         segments = partition(strip(scope), ".")
         for length in range(len(segments) - 1, 0, -1):
             if own := self.of_path.get(".".join(segments[:length])):
@@ -65,7 +68,7 @@ class Calls:
 
 
 def boxes_of(names: Mapping[str, int]) -> dict[str, Box]:
-    """Every scope that contains a name, and the callers of these scopes."""
+    """Every scope that contains a name, and the callers of these scopes, except the root."""
     scopes: dict[str, None] = {}
     for name in names:
         scope, local = split(name)

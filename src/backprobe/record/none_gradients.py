@@ -12,7 +12,7 @@ from backprobe.record.source import Source
 
 
 class WhyNone(StrEnum):
-    """Why one of the program's own tapes returned None."""
+    """Why one of the program's own tapes returned None, or zeros."""
 
     NOT_WATCHED = "not_watched"  # the source was not passed to watch(), and the tape does not watch it by itself
     NOT_TRAINABLE = "not_trainable"  # the source is a Variable with ``trainable=False``
@@ -69,9 +69,10 @@ class NoneGiven:
 
     ``name`` is the printed name of the entry ``at`` whose gradient was requested, or the framework's name for a
     Variable without an entry. ``outside`` are entries on the path that were computed while the tape was not recording,
-    and ``cuts`` are operations on the path that let no gradient through. ``targets`` are the values that the tape
-    differentiated, and ``dtype`` is the dtype of the requested source. ``variables`` are the Variables that it was
-    computed from. ``in_graph`` is True if a session's graph was differentiated instead of a tape.
+    and ``cuts`` are operations on the path that let no gradient through. ``targets`` are the outputs of which the
+    gradient was requested, and ``dtype`` is the dtype of the source. ``variables`` are the Variables from which a
+    source that is not watched was computed. ``in_graph`` is True if ``tf.gradients`` was called in a session's graph,
+    instead of a tape.
     """
 
     at: Position | None

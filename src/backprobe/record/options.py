@@ -90,7 +90,7 @@ def check_texts(name: str, texts: Any, example: str = "'x'") -> None:
 
 
 def check_folder(path: Any, headline: str, asked: str, instead: str) -> None:
-    """Raise BadOption unless ``path`` is the path of a file or folder."""
+    """Raise BadOption unless ``path`` is a text or path object that is not empty and does not contain NUL."""
     if not isinstance(path, str | os.PathLike) or not os.fspath(path) or "\0" in str(path):
         found = "no text" if path == "" else "the character NUL in it" if "\0" in str(path) else kind(path)
         raise BadOption(headline, asked=asked, found=found, next=instead)

@@ -10,7 +10,7 @@ from backprobe.record.source import Source
 
 @dataclass(frozen=True)
 class Pass:
-    """One call that took gradients: ``output`` is the key of the differentiated value, ``call`` the called function.
+    """One call that took gradients: ``output`` is the key of the output, ``call`` the called function.
 
     ``inputs`` are the printed names of the tensors to which the call was limited, as far as they are recorded.
     ``has_cotangents`` is True if cotangents such as ``grad_outputs`` were given. ``asked`` are the other arguments of

@@ -73,7 +73,9 @@ class Pattern:
 
 
 def texts_of(patterns: str | Sequence[str]) -> list[str]:
-    """One or several patterns as a list, with braces expanded. Raises BadName."""
+    """One or several patterns as a list, with braces expanded. Raises BadName if one is not a string or cannot be
+    expanded.
+    """
     several = isinstance(patterns, Iterable) and not isinstance(patterns, str | bytes)
     texts = list(patterns) if several else [patterns]
     for text in texts:
@@ -83,7 +85,8 @@ def texts_of(patterns: str | Sequence[str]) -> list[str]:
 
 
 def expanded(text: str) -> list[str]:
-    """The patterns to which a pattern with braces expands. Raises BadName.
+    """The patterns to which a pattern with braces expands. Raises BadName if a range is too long or a back-quote is
+    open.
 
     >>> expanded("h.{0..2,5}.{q,k}")[:3], expanded("!{u,v}"), expanded("re:u{2}")
     (['h.0.q', 'h.0.k', 'h.1.q'], ['!u', '!v'], ['re:u{2}'])
@@ -119,7 +122,9 @@ def root_spelled_out(text: str) -> str:
 
 
 def compile_pattern(text: str, *, in_function: bool) -> Pattern:
-    """Read one pattern. In the function form a bare ``u`` means the local ``:u`` of the function itself."""
+    """Read one pattern. In the function form a bare ``u`` also means the local ``:u`` of the function itself. Raises
+    BadName if the pattern is empty or not valid, or asks for the last one with ``#-1``.
+    """
     excludes, body = text.startswith("!"), text.removeprefix("!")
     if not body:
         raise BadName(f"the pattern {text!r} is empty", asked=repr(text), next="'**' for everything, or a name")
@@ -158,8 +163,8 @@ def compile_pattern(text: str, *, in_function: bool) -> Pattern:
 
 
 def matcher(patterns: str | Sequence[str], *, in_function: bool) -> Callable[[str], bool]:
-    """A function that decides whether patterns select a full name. One pattern must match the name, and none with ``!``
-    may.
+    """A function that decides whether patterns select a full name. A pattern without ``!`` must match the name, if
+    there are any, and none with ``!`` may.
     """
     compiled = [compile_pattern(text, in_function=in_function) for text in texts_of(patterns)]
     wanted, unwanted = ([one for one in compiled if one.excludes is excludes] for excludes in (False, True))

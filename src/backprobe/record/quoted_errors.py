@@ -13,7 +13,7 @@ WRAPPED = "Exception encountered when calling"  # Keras writes this before the m
 
 
 def said_by(error: BaseException) -> str:
-    r"""The first meaningful line of an error's message.
+    r"""The first meaningful line of an error's message; of one in a traced function, the message below its traceback.
 
     >>> said_by(ValueError("{{function_node __wrapped__MatMul}} Size-incompatible: [1,3] [Op:MatMul] name: "))
     'Size-incompatible: [1,3]'

@@ -294,4 +294,4 @@ WHY_LOST = {
         "return it from the function that is transformed (torch.func.grad and vjp: has_aux=True)",
     ),
 }
-"""For each reason why a value is missing: an explanation, and advice."""
+"""For reasons why a value is missing: an explanation, and advice. Reasons that need neither are left out."""

@@ -152,7 +152,8 @@ def _with_total(record: Record, terms: Sequence[_Term], arithmetic: Arithmetic) 
 
 
 def _summed(entry: Entry, weights: Weights, arithmetic: Arithmetic) -> Entry:
-    # An entry with the weighted sum of the gradients of some outputs.
+    # An entry with the weighted sum of the gradients of some outputs. If it has none of them, the entry of the first
+    # output.
     found = [(weight, entry.of_output(key)) for key, weight in weights.items()]
     there = [(weight, one) for weight, one in found if one.status is GradStatus.OK]
     if not there:
@@ -192,7 +193,7 @@ class _Term:
 
 
 def _terms(record: Record, weights: Weights) -> list[_Term]:
-    # The outputs in a sum. The gradient of each output is its cotangent.
+    # The outputs in a sum; empty if one of them has no gradient. The gradient of each output is its cotangent.
     found = [
         _Term(at, weight, record.entries[at].of_output(key))
         for key, weight in weights.items()

@@ -105,7 +105,7 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
 
     @property
     def outputs(self) -> tuple[Entry[T], ...]:
-        """The entries that were differentiated."""
+        """The entries of the outputs, from which the backward passes started."""
         each = [one.outputs for one in self.record.by_output.values()] or [self.record.outputs]
         return tuple(self.record.entries[at] for at in dict.fromkeys(at for own in each for at in own))
 
@@ -208,8 +208,9 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
     def grads(self, key: str | None = None) -> dict[str, T]:
         """The existing gradients by printed name, in the order of execution.
 
-        If there are several outputs, ``key`` selects one of them. Raises BadOption if ``key`` is missing in this case,
-        and UnknownName.
+        If there are several outputs, ``key`` selects one of them. Without ``key``, BadOption is raised, unless one of
+        them is the default: the one on which a block called ``backward()``. Raises UnknownName if no output has this
+        key.
         """
         if key is not None:
             return self.of(key).grads()
@@ -243,8 +244,9 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
         """The recording of the weighted sum of several outputs. No further backward pass is run.
 
         ``weights`` maps the keys of outputs to numbers. Outputs with weight 0 or without a weight do not contribute. If
-        ``weights`` is left out, each output has weight 1. The sum itself is the entry ``total()``. Raises BadOption and
-        UnknownName.
+        ``weights`` is left out, each output has weight 1. The sum itself is the entry ``total()``, unless an output has
+        no gradient itself. Raises BadOption for a recording of one output and for weights that are not finite or all 0,
+        and UnknownName if no output has a key.
         """
         record, asked = self.record, "rec.total()" if weights is None else f"rec.total({written(weights)})"
         if not record.by_output:
@@ -285,14 +287,14 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
 
     def missing(self) -> dict[str, Entry[T]]:
         """The entries without a gradient, each with its ``status`` and ``reason``. If there are several outputs, an
-        entry is listed if it has a gradient for none of them.
+        entry is listed if it has no gradient of the default output; without a default, if it has a gradient of none.
         """
         return {name: entry for name, entry in self._index.entries.items() if entry.status is not GradStatus.OK}
 
     def backward_order(self) -> list[str]:
         """The names of the entries with a gradient, in the order in which the backward pass reaches them.
 
-        Raises BadOption for a recording of several outputs, because each of them has its own pass.
+        Raises BadOption for a recording of several outputs without a default, because each of them has its own pass.
         """
         refuse_several(self, "rec.backward_order()", "rec.of({}).backward_order()")
         return [self.record.entries[at].name for at in self.record.backward]
@@ -300,7 +302,9 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the recording to a new folder, completely or not at all. ``bp.load`` reads it.
 
-        Raises BadOption if the path exists already, the disk is full, or the folder is not writable.
+        A recording that exists there already is replaced only with ``overwrite=True``, and anything else never. Raises
+        BadOption if the path exists already and is not replaced, the disk is full, or the folder is not writable, and
+        NotSaved for values that cannot be saved.
         """
         from backprobe.storage.recordings import save  # local import: most recordings are never written
 
@@ -311,7 +315,7 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
 
         Its columns are name, status, reason, shape, dtype, device, op, file, line and code, followed by statistics of
         values and gradients, from ``value.count`` to ``grad.absmax``. Complex numbers are measured by their magnitudes.
-        Raises NotInstalled, and BadOption for a recording of several outputs.
+        Raises NotInstalled, and BadOption for a recording of several outputs without a default.
         """
         from backprobe.show.frames import columns_of, frame
 
@@ -328,7 +332,7 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
         >>> path.read_text()[:24]
         'name,status,reason,shape'
 
-        Raises BadOption if the file cannot be written, and for a recording of several outputs.
+        Raises BadOption if the file cannot be written, and for a recording of several outputs without a default.
         """
         from backprobe.show.frames import columns_of, write_csv
 
@@ -366,7 +370,8 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
         return table.html(self.record)
 
     def _viewed(self) -> Shown:
-        # Return the graph that ``bp.view`` shows. Raises BadOption.
+        # Return the graph that ``bp.view`` shows. Raises BadOption for a recording of several outputs without a
+        # default.
         from backprobe.view.circuit import captions_of, circuit  # local import: it needs NumPy
 
         refuse_several(self, "bp.view(rec)", "bp.view(rec.of({}))")
@@ -374,7 +379,9 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
 
 
 def refuse_several(recording: Recording, asked: str, instead: str) -> None:
-    """Raise BadOption for a recording of several outputs. ``instead`` is the code to write, with braces for the key."""
+    """Raise BadOption for a recording of several outputs, none of which is the default. ``instead`` is the code to
+    write, with braces for the key.
+    """
     keys = recording.output_keys
     if recording.record.is_of_several:
         raise BadOption(

@@ -19,8 +19,9 @@ class Alert(Finding):
 
     ``kind``, ``name`` and ``headline`` are those of any finding. ``source`` is the line that calls the module; for a
     loss function of JAX it is the line that binds the name. ``step`` is the first step at which the problem could be
-    recognised from that step and earlier ones. ``field`` is the statistic of ``name`` that was read, and ``number`` its
-    value there, which passed ``threshold``. ``facts`` give the source of the threshold, and ``remedy`` is advice.
+    recognised from that step and earlier ones. ``field`` is the statistic of ``name`` that was read, and ``number`` the
+    number that passed ``threshold``, which is 0 if the rule has none. ``facts`` give the rule and the source of its
+    threshold, and ``remedy`` is advice.
     ``ranks`` are the processes that have NaN or Inf, if others have none.
     """
 
@@ -42,7 +43,9 @@ class Alert(Finding):
 
 
 def line_of(name: str, lines: Mapping[str, Source]) -> Source | None:
-    """The line that binds a name, calls the module that returns it, or calls the module that has it as a parameter."""
+    """The line that binds a name, calls the module that returns it, or calls the module that has it as a parameter;
+    None if it is not known.
+    """
     module = name.partition(":")[0]
     around = "return" if name.startswith("return.") else module.rpartition(".")[0]
     return next((lines[one] for one in (name, module, around) if one in lines), None)

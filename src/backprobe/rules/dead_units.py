@@ -103,7 +103,7 @@ def _least(zeros: Matrix) -> tuple[Matrix, Mask]:
 
 def _layer(window: Window, bias: int) -> BiasedLayer | None:
     # The layer of a bias: its only other parameter, and the values returned by its module and by the module that ran
-    # next.
+    # next. None if the module has no or several other parameters, or if it has no value.
     used, values = window.used, window.values
     module = used.names[bias].rpartition(".")[0]
     own = [at for at, name in enumerate(used.names) if at != bias and name.rpartition(".")[0] == module]

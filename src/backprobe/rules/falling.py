@@ -96,7 +96,7 @@ class Falls:
 
     def _size(self, end: int) -> Matrix | None:
         # The norm of the gradient at the last returned value whose gradient varies; else that of all parameters
-        # together.
+        # together; None if that is not finite in some step, or 0 in all.
         for one in self.norms[::-1, :end] if self.norms is not None else ():
             if numpy.isfinite(one).all() and one.std() > VARIES * one.mean():
                 return numpy.asarray(one)

@@ -56,7 +56,8 @@ def _gains(parameters: Table) -> dict[str, float]:
 
 
 def _growth(values: Table, gains: dict[str, float]) -> float:
-    # The median factor by which the layers in ``gains`` return larger values than whatever ran before them.
+    # The median factor by which the values that the layers in ``gains`` return are larger than the values recorded
+    # before them; 0 if there are none.
     if not values:
         return 0.0
     names, size = values.names, values["rms"][:, 0]

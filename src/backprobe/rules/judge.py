@@ -93,7 +93,8 @@ class Judge:
     """Judges a run while it grows.
 
     A judged step is not read again, except as context for new ones. Everything is judged from the beginning if a name
-    is new, if the training was resumed, or if a judged step has changed.
+    is new, if the training was resumed, if a judged step has changed, or if the state after an earlier step is
+    requested.
     """
 
     def __init__(self, reader: RunReader) -> None:

@@ -15,7 +15,9 @@ SOON, LATE = 5, 20
 
 
 class ParametersRule:
-    """Looks for missing gradients in the first steps, and for zero gradients in all steps."""
+    """Looks for parameters that no optimizer holds, for missing gradients in the first steps in which parameters have
+    numbers, and for zero gradients in all steps.
+    """
 
     def __init__(self, rows: RunRows) -> None:
         self.left_out: list[Sighting] = []
@@ -27,7 +29,7 @@ class ParametersRule:
         self.waits: dict[int, int] = {}
         self.without: dict[int, Sighting] = {}
         self.zero = Firsts()
-        self.biased: set[str] = set()  # those with a zero gradient while the bias of their module has another
+        self.biased: set[str] = set()  # parameters whose gradient is zero while that of their module's bias is not
 
     def look(self, window: Window) -> None:
         if self.frozen is None and window.begins is not None:
@@ -104,7 +106,8 @@ class ParametersRule:
         yield from alert("zero_gradient", zero, "grad.zeros", headline, self._remedy_of_zero(zero))
 
     def _remedy_of_zero(self, zero: Sequence[Sighting]) -> str:
-        # A gradient comes to the output of a module whose bias has one: a weight without one then has a zero input.
+        # If the bias of a module has a gradient, one arrives at the module's output. A weight whose gradient is zero
+        # then has a zero input.
         first = min(zero, key=lambda one: one.step).name if zero else ""
         if first in self.biased:
             module = module_of(first)

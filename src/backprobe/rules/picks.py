@@ -37,7 +37,9 @@ def is_of_picks(gradients: Table) -> Mask:
 
 
 class PicksRule(OneAlert):
-    """Needs values and gradients of the model's return value, parameters that change, and a loss."""
+    """Needs a value and its gradient, of the model's return value unless that is the loss; parameters that change; and
+    a negative loss.
+    """
 
     def look(self, window: Window) -> None:
         values, gradients, parameters = window.values, window.gradients, window.parameters

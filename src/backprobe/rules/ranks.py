@@ -52,8 +52,8 @@ def with_ranks(one: Alert, reader: RunReader) -> Alert:
 
 
 def _compared(kind: str, sick: Sequence[int], before: Mapping[int, Mapping[str, Any]]) -> list[str]:
-    # Return a fact: how much larger the numbers of the first process with NaN or Inf were than those of the other
-    # processes, in the steps before.
+    # Return a fact that says by which factor the numbers of the first process with NaN or Inf were larger than those of
+    # the processes without, in the steps before. Empty if they were not much larger.
     rms = {
         rank: float(numpy.sqrt(own["squares"].sum() / own["finite"].sum()))
         for rank, own in before.items()

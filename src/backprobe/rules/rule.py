@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Rule:
-    """The rule for a kind of finding: ``statistic`` passes ``threshold``, which comes from ``source``.
+    """The rule for a kind of finding: ``statistic`` passes ``threshold``, which comes from ``source``. ``threshold`` is
+    0 if ``statistic`` alone says when the rule applies.
 
     ``needs`` lists the kinds of numbers that must have been watched, "loss" for a logged loss, "steps" for more than
     one step, and "units" or "graph" for data that only recordings have.

@@ -100,7 +100,7 @@ def _medians(every: Sizes) -> Sizes:
 
 
 def _median(numbers: NDArray[Any]) -> NDArray[Any]:
-    # The median over those ranks that have a number.
+    # The median over those ranks that have a number; NaN if none has one.
     ordered = numpy.sort(numbers, axis=0)
     there = numpy.isfinite(ordered).sum(axis=0)
     low, high = numpy.maximum(there - 1, 0) // 2, there // 2

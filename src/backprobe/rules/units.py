@@ -23,13 +23,15 @@ OF_OWN = (
 # a problem must last for this number of steps: a factor that starts at zero, such as LoRA's second one, is trained in
 # the second or third step
 LASTING = 4
-LOWER = 1 / 3  # a value is saturated only if its slope has fallen below this share of the slope in the first step
+LOWER = 1 / 3  # a value that was not flat in the first step must have fallen below this share of its slope there
 ROUNDED = 1e-6
 EARLY = 2  # the number of modules whose first values may count as too large: those that run first
 
 
 class Units:
-    """Examines returned values that receive a gradient, or all returned values if gradients were not watched."""
+    """Finds dead and saturated values among returned values that receive a gradient, or among all if gradients were not
+    watched, and large values in the first step.
+    """
 
     def __init__(self, rows: RunRows) -> None:
         self.dead, self.saturated = Firsts(), Firsts()

@@ -148,7 +148,7 @@ class Window:
 
     @cached_property
     def loss(self) -> tuple[str, Steps, Matrix] | None:
-        """The loss: the numbers logged as ``loss``, or under the only logged name that contains ``loss``."""
+        """The loss: the numbers logged as ``loss``, or under the only logged name that contains ``loss``; else None."""
         name = loss_of(self.logged)
         return None if name is None else (name, *self.logged[name])
 
@@ -286,6 +286,6 @@ def lasting(mask: Mask, count: int) -> Mask:
 
 
 def first_of(window: Window, mask: Mask) -> int | None:
-    """The place of the first new step in which a condition holds."""
+    """The place of the first new step in which a condition holds; None if it holds in none."""
     fresh = mask[window.fresh :]
     return window.fresh + int(fresh.argmax()) if fresh.any() else None

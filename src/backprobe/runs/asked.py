@@ -10,7 +10,7 @@ from backprobe.findings.phrasing import listed, plural
 from backprobe.record.brief import cut, kind, written
 from backprobe.record.names import COUNT, canonical, nearest, outside
 
-NEAR = 3  # the steps on each side of an unknown step that an error lists
+NEAR = 3  # an error about an unknown step lists the nearest steps, twice this number of them
 
 
 def field_kind(field: Any, known: Sequence[str], asked: str) -> str:
@@ -42,7 +42,9 @@ def check_kind(name: str, wanted: str, rows: Iterable[tuple[str, str]], asked: s
 
 
 def row_name(name: Any, names: Iterable[str], aliases: Mapping[str, str], asked: str) -> str:
-    """The name of a row, for any of its spellings. Raises BadName, UnknownName and AmbiguousName."""
+    """The name of a row, for any of its spellings. Raises BadName for a name with counts, UnknownName if no row has the
+    name, and AmbiguousName if it stands for several rows.
+    """
     known = dict.fromkeys(names)
     if not isinstance(name, str):
         raise BadName(f"a name is a text, not {kind(name)}", asked=asked, next="run.names, for every name")

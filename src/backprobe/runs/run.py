@@ -87,7 +87,7 @@ class Run:
 
         A step is included even if its statistic is NaN, such as the rms of a value that is NaN everywhere.
 
-        Raises UnknownName, AmbiguousName and BadOption.
+        Raises UnknownName, AmbiguousName, BadName and BadOption.
         """
         asked = f"run.series({cut(written(name))}, {cut(written(field))})"
         kind = self._kind(field, asked)
@@ -120,7 +120,8 @@ class Run:
     def histogram(self, name: str, what: RunKind = "grad") -> Histogram:
         """Counts of a name's numbers by magnitude, in the steps in which ``bp.Pace(histogram=n)`` counted them.
 
-        ``what`` is ``"value"``, ``"grad"``, ``"param"`` or ``"update"``. Raises UnknownName, AmbiguousName, BadOption.
+        ``what`` is ``"value"``, ``"grad"``, ``"param"``, ``"update"`` or ``"grad_backward"``. Raises UnknownName,
+        AmbiguousName, BadName and BadOption.
         """
         asked = f"run.histogram({cut(written(name))}, {cut(written(what))})"
         kinds = [one for one in dict.fromkeys(one for _, one in self._reader.rows()) if one != "logged"]
@@ -143,8 +144,9 @@ class Run:
         """Problems of this training, such as vanishing gradients, dead units, a flat loss, or the first NaN.
 
         The findings of this report are ``Alert`` objects. Each has its step, its number, the threshold that the number
-        passed, and the threshold's source. The report is computed from the files as they are at this moment. The first
-        access reads all of them, and later accesses read only new steps.
+        passed, and a fact with the rule and the threshold's source. The threshold is 0 if the rule has none, as for
+        NaN. The report is computed from the files as they are at this moment. The first access reads all of them, and
+        later accesses usually read only new steps.
         """
         from backprobe.rules import alerts
         from backprobe.rules.judge import Judge
@@ -168,8 +170,8 @@ class Run:
     def report(self, name: str | None = None, step: int | None = None) -> RunReport:
         """The run in 80 columns: alerts, the tree of its modules over the steps, and gradients across depth.
 
-        With ``name`` it shows every field of one name, with ``step`` all names at one step. ``backprobe report RUN``
-        prints it. Raises UnknownName, AmbiguousName, BadName and UnknownStep.
+        With ``name`` it shows every field of one name, with ``step`` all names at one step, and with both the name at
+        the step. ``backprobe report RUN`` prints it. Raises UnknownName, AmbiguousName, BadName and UnknownStep.
         """
         from backprobe.charts import data
         from backprobe.charts.overview import overview

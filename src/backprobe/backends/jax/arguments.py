@@ -24,8 +24,9 @@ def is_pytree(value: Any) -> bool:
 
 
 def exchange(value: Any, replace: Callable[[Any], Any], made: Callable[[Any, Any], Any] = lambda leaf, new: new) -> Any:
-    """Return the value with each leaf replaced. Python's own containers stay the same objects. Pytrees are rebuilt, and
-    only arrays are replaced in them.
+    """Return the value with each leaf replaced. Python's own containers stay the same objects. Other pytrees are
+    rebuilt, and only arrays are replaced in them; ``made`` receives the old and the new pytree, and returns the one to
+    use.
     """
 
     def arrays_only(leaf: Any) -> Any:
@@ -41,9 +42,9 @@ class Lifted:
     """The arguments of a program by name, and the leaves of the arguments that are differentiated.
 
     All floating-point leaves are differentiated, including Python and NumPy numbers, or only those of the arguments in
-    ``wrt``. Integers are differentiated only if there are no other numbers. An array that is passed twice counts as two
-    arguments, as for ``jax.grad``, because JAX distinguishes values and not objects. In a pytree, such as a model, only
-    arrays can be differentiated. NumPy arrays become JAX arrays.
+    ``wrt``. Python integers are differentiated only if there are no floating-point leaves. An array that is passed
+    twice counts as two arguments, as for ``jax.grad``, because JAX distinguishes values and not objects. In a pytree,
+    such as a model, only arrays can be differentiated. NumPy arrays of numbers become JAX arrays.
     """
 
     def __init__(self, inputs: Mapping[str, Any], wrt: frozenset[str] | None) -> None:

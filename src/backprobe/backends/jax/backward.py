@@ -63,8 +63,8 @@ def _passed(options: Options, program: LinearProgram, root: Root, ran: Ran) -> B
 
 
 def _uncounted(program: LinearProgram, position: Mapping[int, int]) -> set[int]:
-    # Return the values inside loops, branches and checkpoints, and the values that flow into them. Contributions along
-    # these edges cannot be counted.
+    # Return the positions of the values inside loops, branches and checkpoints, and of the values that flow into these.
+    # Contributions along the edges between them cannot be counted.
     inside = program.inside & position.keys()
     into = (key for each in inside for key in program.flows.get(each, ()))
     return {position[key] for key in (*inside, *into)}
@@ -151,7 +151,8 @@ def _conjugate(gradient: Any) -> Any:
 
 
 def _edges(program: LinearProgram, tap: Tap, sources: Mapping[int, int], gradient: Any, full: bool) -> Edges:
-    # Return the edges into a value, with their local partials.
+    # Return the edges into a value. They have partials if the value is a single real number or if full blocks are
+    # requested; a reason is returned if the blocks are too large.
     flow, like = program.local(tap.key, list(sources)), program.like(tap.key)
     contributions = [None] * len(sources) if gradient is None else flow(gradient)
     size, real = math.prod(like.shape), not jnp.issubdtype(like.dtype, jnp.complexfloating)

@@ -39,5 +39,5 @@ def bridged(value: Any, source: Any) -> Any | None:
 
 
 def _factors(shape: tuple[int, ...]) -> Any:
-    # Return numbers of this shape that all differ and are not 0.
+    # Return positive numbers of this shape, which differ from element to element.
     return (1.5 + jnp.cos(jnp.arange(math.prod(shape)) * 0.7)).reshape(shape)

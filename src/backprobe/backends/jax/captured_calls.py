@@ -50,7 +50,9 @@ def kept(array: Any) -> KeptTensor:
 
 
 def array_of(one: Any) -> Any:
-    """Return the array from which ``kept`` made this stored form."""
+    """Return the array from which ``kept`` made this stored form. A form without its tensor, and any other value, is
+    returned unchanged.
+    """
     if not isinstance(one, KeptTensor) or one.tensor is None:
         return one
     if one.facts.get("key"):
@@ -179,7 +181,7 @@ class JaxCaptures(Captures):
 
 def refilled_models(given: Any, templates: Iterator[Any]) -> Any:
     """Return the stored arguments of a function, in which a model made from the next template replaces each stored
-    model. The templates are filled with the stored arrays.
+    model. The templates are filled with the stored arrays. If there are too few templates, an NNX model is left out.
     """
     args, kwargs = given
     return tuple([_refilled(one, templates) for one in args]), {

@@ -66,7 +66,8 @@ def sites(equation: Any, around: TapSite | None = None) -> dict[int, TapSite]:
 
 
 def _run(jaxpr: Any, inputs: Sequence[Any], eps: Mapping[int, Any]) -> Found:
-    # Run a jaxpr from inside a transformation.
+    # Run a jaxpr from inside a transformation. Add ``eps`` to the values of its captured taps, and return these values
+    # too.
     found: dict[int, tuple[Any, Any]] = {}
 
     def run(equation: Any, given: list[Any]) -> list[Any]:

@@ -124,7 +124,9 @@ def may_hold(value: Any) -> bool:
 
 
 def held(value: Any, deeper: int = DEEPEST) -> Iterator[Any]:
-    """Yield the functions and modules in the fields of a module, or of a module that JAX has wrapped."""
+    """Yield the functions in the fields of a module, or of a module that JAX has wrapped, and in modules nested in it.
+    For a nested module it yields the ``__call__`` of the class.
+    """
     if not may_hold(value):
         return
     equinox, value = sys.modules["equinox"], getattr(value, "__wrapped__", value)

@@ -109,7 +109,7 @@ def _by_nnx(function: Any, frame: FrameType) -> AskedGradient | None:
 
 
 class RunAgain(Repeatable):
-    """A call that was made outside of compiled code, and can be repeated with the same random numbers."""
+    """A call that can be repeated with the same random numbers, unless it was traced for compiled code."""
 
     random: RandomNumbers
 
@@ -355,8 +355,8 @@ def code_of(function: Any) -> Any:
 
 
 def named(names: Sequence[str], gradients: Sequence[Any]) -> dict[str, Any]:
-    """Return the gradients by the names that a recording would use. Flax NNX wraps gradients in states, which are
-    unwrapped.
+    """Return the floating-point gradients by the names that a recording would use. Flax NNX wraps gradients in states,
+    which are unwrapped.
     """
     found = {}
     for name, gradient in zip(names, gradients, strict=False):

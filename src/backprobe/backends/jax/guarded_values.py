@@ -48,7 +48,9 @@ def unfit(named: Mapping[str, Any]) -> Found:
 
 
 def element_of(leaf: Any) -> int | None:
-    """Return the index of the first element of a mapped array that is not finite; None if the array is not mapped."""
+    """Return the index of the first element of a mapped array that is not finite, or 0 if all are finite; None if the
+    array is not mapped.
+    """
     numbers, axis = mapped(leaf)
     if axis is None:
         return None
@@ -57,7 +59,9 @@ def element_of(leaf: Any) -> int | None:
 
 
 def at_element(leaf: Any, element: int | None) -> Any:
-    """Return the value of a leaf for a single element of the mapped axis."""
+    """Return the value of a leaf for a single element of the mapped axis. Leaves that are not mapped are returned
+    whole, and so are all leaves if ``element`` is None.
+    """
     if not isinstance(leaf, jax.Array):
         return leaf
     numbers, axis = mapped(leaf)

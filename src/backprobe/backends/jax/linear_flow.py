@@ -39,7 +39,9 @@ def computed_from(closed: ClosedJaxpr, given: Sequence[bool]) -> dict[int, bool]
 
 
 class Walk:
-    """Walks through a jaxpr in order, and stores for each variable the marks from which it is computed."""
+    """Walks through a jaxpr in order, and finds the marks from which each variable is computed. ``into`` keeps, for
+    each mark, the marks from which its value is computed.
+    """
 
     def __init__(self, is_mark: Callable[[Any], bool]) -> None:
         self.is_mark = is_mark

@@ -44,7 +44,7 @@ class LinearProgram:
         self.connected = private.without_dead_code(self.jaxpr, 0)  # only the equations that lead to the output
 
     def of_output(self, at: int) -> LinearProgram:
-        """Return the same program, differentiated with respect to another of its outputs."""
+        """Return the same program for the gradients of another of its outputs."""
         other = copy(self)
         for known in ("live", "_untrained"):
             vars(other).pop(known, None)

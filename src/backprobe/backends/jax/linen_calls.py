@@ -27,8 +27,8 @@ def applied(function: Any) -> tuple[Any, Callable[..., Any]] | None:
 
 
 def called(module: Any) -> tuple[Any, Callable[..., Any]] | None:
-    """Return the ``__call__`` of a module that is already bound, as part of a running module, and a function that runs
-    it.
+    """Return the program's own ``__call__`` of a module that is already bound, as part of a running module, and a
+    function that runs it; None for any other value.
     """
     method = _own_method(module) if getattr(module, "scope", None) is not None else None
     return None if method is None else (method, partial(_around, module))
@@ -53,7 +53,7 @@ def _own_method(module: Any) -> Any:
 
 
 def _around(call: Any, reporting: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    # Run the module through ``call``, with the reporting function instead of its ``__call__``.
+    # Run the module through ``call``, with the reporting function instead of its first ``__call__``.
     linen = sys.modules["flax.linen"]
     is_apply, open_calls = isinstance(call, MethodType), [call]
 

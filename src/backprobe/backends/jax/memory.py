@@ -96,7 +96,7 @@ class JaxMemory(MemoryHearing):
             self.counts.remove(place)
 
     def _made(self, leaf: Any, line: Source | None) -> tuple[Source | None, str]:
-        # Return the line and operation that made an array, or the line that differentiates a function of the array.
+        # Return the line and operation that made an array; for an argument, the line that differentiates the function.
         known = self.made.get(id(leaf))
         if known is not None and known[0]() is leaf:
             return known[1], known[2]

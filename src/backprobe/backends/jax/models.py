@@ -150,7 +150,7 @@ def _paths(tree: Any, path_of: Any = dotted) -> list[str]:
 
 @dataclass
 class LibraryCall(ModelCall):
-    """A call of a model of any of these libraries."""
+    """A call of a model of Flax or Equinox."""
 
     model: Any
     args: tuple[Any, ...]

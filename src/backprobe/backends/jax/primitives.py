@@ -47,7 +47,7 @@ class Tap:
     reads: Sequence[Tap] = ()  # the values that the value's expression mentions
     unrecorded: bool = False  # does the expression mention a differentiated value that was not selected?
     is_computed: bool | None = None  # do the numbers depend on differentiated values? None if unknown
-    status: GradStatus = GradStatus.OK  # why the value has no tangent
+    status: GradStatus = GradStatus.OK  # OK if the value has a tangent, else why it has none
     why: Reason | None = None
     opaque: Reason | None = None  # why backprobe cannot observe how the value is computed
     state: str | None = None  # for an input that a Flax model holds besides its parameters: Flax's name for it

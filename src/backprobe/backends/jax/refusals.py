@@ -13,8 +13,9 @@ STAGES = (jax.stages.Compiled, jax.stages.Lowered, jax.stages.Traced)
 
 
 def refuse(target: Any, asked: str) -> None:
-    """Raise for a function of JAX itself, or a compiled or wrapped function. As arguments of the target such functions
-    are allowed, for example as the activation of a model.
+    """Raise NoSource for a function of JAX itself, and Unsupported for a function that was traced or compiled ahead of
+    time or that Equinox has wrapped, other than with its ``jit``. As arguments of the target such functions are
+    allowed, for example as the activation of a model.
     """
     name, module = getattr(target, "__name__", None), str(getattr(target, "__module__", ""))
     if name is not None and module.startswith("jax."):
@@ -44,7 +45,7 @@ def refuse(target: Any, asked: str) -> None:
 
 
 def refuse_argument(value: Any, asked: str) -> None:
-    """Raise for an argument that is a shape rather than an array."""
+    """Raise Unsupported for an argument that is a shape rather than an array."""
     if isinstance(value, jax.ShapeDtypeStruct):
         raise Unsupported(
             "an argument is a shape without numbers",

@@ -1,6 +1,4 @@
-"""State that a JAX program changes: Flax NNX variables, references, and Equinox states, each of which can be used only
-once.
-"""
+"""State that a JAX program changes: Flax NNX variables, references, and Equinox states, which can be used only once."""
 
 from __future__ import annotations
 
@@ -71,7 +69,7 @@ def _is_state_of_equinox(value: Any) -> bool:
 
 
 def keep(variable: Any, kept: Kept) -> None:
-    """Save the value of a variable."""
+    """Save the value of a variable, unless it was saved before."""
     name = next(one for one in VALUE if one in dir(type(variable)))
     if kept.is_new(variable):
         value = object.__getattribute__(variable, name)

@@ -194,7 +194,7 @@ def _power_of_two(exponent: Any, dtype: Any) -> Any:
 
 def magnitudes_of(array: Any) -> tuple[Any, Any]:
     """Return the count of each exponent as uint32, starting at the dtype's lowest exponent, and the smallest nonzero
-    magnitude.
+    magnitude. Zeros and numbers that are not finite are not counted; if there are no others, the magnitude is infinity.
     """
     unsigned, mantissa, bias = _layout(array.dtype)
     bits = _magnitude_bits(array).reshape(-1)

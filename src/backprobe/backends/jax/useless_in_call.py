@@ -63,7 +63,9 @@ class CallGradient(JaxGuardedGradient):
         self.names = tuple(names[at] for at in asked.positions)
 
     def small(self) -> dict[str, float]:
-        """Return the arguments whose gradient is 0 or far below the others, each with its largest number."""
+        """Return the arguments whose gradient is 0 or far below the others, each with the largest number in its
+        gradient.
+        """
         names, closed, inputs = self._traced
         function = jaxpr_as_fun(closed)
         outputs, back = jax.vjp(lambda *arrays: function(*arrays), *inputs)

@@ -112,7 +112,8 @@ class JaxWatching(FunctionWatching):
         return measured(self.number, self.name, named, options.magnitudes)
 
     def _position(self, at: int, args: Sequence[Any]) -> int:
-        # Return the position of an argument. ``at`` may be negative, to count from the end.
+        # Return the position of an argument, counted from 0. ``at`` may be negative, to count from the end. Raises
+        # BadOption if there is no such argument.
         if not -len(args) <= at < len(args):
             raise BadOption(
                 f"there is no argument {at} to differentiate",
@@ -123,7 +124,7 @@ class JaxWatching(FunctionWatching):
         return at % len(args)
 
     def _argument(self, at: int) -> str:
-        # Return the name of an argument.
+        # Return the name of an argument. Raises BadOption if it has none, as in ``*args``.
         parameters = list(inspect.signature(self.function).parameters.values())
         kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         if at >= len(parameters) or parameters[at].kind not in kinds:
@@ -182,7 +183,8 @@ class JaxWatching(FunctionWatching):
         return wanted, together if places == [*together] else places  # consecutive places become a range
 
     def _checked(self, statistics: Any) -> list[Statistics]:
-        # Return the statistics in the value that the program passed. Raises BadOption.
+        # Return the statistics in the value that the program passed. Raises BadOption if there are none, if it holds
+        # anything else, or if they are traced, recorded already, or of another watch.
         held = jax.tree.leaves(statistics, is_leaf=lambda one: isinstance(one, Statistics))
         for one in held:
             if not isinstance(one, Statistics):
@@ -261,7 +263,7 @@ def _is_parameter(leaf: Any) -> bool:
 
 
 def _parameters(argument: str, given: Any) -> Iterator[tuple[str, Any]]:
-    # Yield the floating-point leaves of an argument, by the names that a recording gives them.
+    # Yield the floating-point arrays of an argument, by the names that a recording gives them.
     for path, leaf in jax.tree_util.tree_flatten_with_path(given)[0]:
         if _is_parameter(leaf):
             steps = [str(getattr(key, "name", getattr(key, "key", getattr(key, "idx", key)))) for key in path]
@@ -269,7 +271,8 @@ def _parameters(argument: str, given: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _filled(given: Any, flowed: Iterator[Any]) -> Any:
-    # Return an argument in which each floating-point leaf is replaced by its gradient, and every other leaf by None.
+    # Return an argument in which each floating-point array is replaced by its gradient, or zeros if it has none, and
+    # every other leaf by None.
     def one(leaf: Any) -> Any:
         if not _is_parameter(leaf):
             return None

@@ -24,9 +24,10 @@ def lift(
 
     Containers stay the caller's own objects; ``undo`` receives functions that restore their leaves.
 
-    Every floating-point argument is differentiated, including Python and NumPy numbers. Integers are differentiated
-    only if there are no floating-point arguments. ``wrt`` limits the differentiated arguments to these names. Trainable
-    Variables are left as they are, because a tape watches them wherever the program uses them.
+    Every floating-point argument is differentiated, including Python and NumPy numbers. Python integers are
+    differentiated only if there are no floating-point arguments; NumPy arrays of integers become constants. ``wrt``
+    limits all of this to the arguments of these names. Variables are left as they are, because a tape watches the
+    trainable ones wherever the program uses them.
     """
     chosen = [leaf for name, value in arguments.items() if wrt is None or name in wrt for _, leaf in leaves(value)]
     integers_too = not any(is_floating_leaf(leaf) for leaf in chosen)
@@ -56,8 +57,8 @@ def is_floating_leaf(leaf: Any) -> bool:
 
 
 def _own(leaf: Any) -> Any:
-    # Return a new tensor with the numbers of an argument, and with the attributes that others set on it, such as
-    # Keras's masks.
+    # Return a new tensor with the numbers of an argument. The copy of a tensor keeps attributes that others set on it,
+    # such as Keras's masks.
     if isinstance(leaf, tf.Tensor):
         tensor = tf.identity(leaf)
         vars(tensor).update(vars(leaf))

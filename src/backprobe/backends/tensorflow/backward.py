@@ -64,13 +64,14 @@ def _passed(tape: Any, log: OperationLog, taps: Taps, options: Options, root: Ro
 
 
 def _assigned(lost: Sequence[Capture], root: Root, log: OperationLog) -> dict[Capture, Severed]:
-    # Return the assignments that cut values off from the output. The source line alone does not show whether the target
-    # of an assignment is an attribute that holds a Variable.
+    # Return the assignment that cut each of these captures off from the output; captures that no assignment cut off are
+    # left out. The source line alone does not show whether the target of an assignment is an attribute that holds a
+    # Variable.
     if not lost or not log.is_written:
         return {}
     found: dict[int, Severed] = {}
     before = log.before(map(identity, root.targets))
-    for severed in log.cuts.severed_behind(before - log.variables.keys()):  # values written later depend on Variables
+    for severed in log.cuts.severed_behind(before - log.variables.keys()):  # cuts of Variables include later writes
         if severed.by is CutBy.ASSIGNED:
             found |= dict.fromkeys(log.back_to_gradients(severed.inputs)[0], severed)
     return {each: found[each.number] for each in lost if each.number in found and not each.is_variable}
@@ -82,13 +83,15 @@ def by_key(captures: Sequence[Capture]) -> dict[Key, int]:
 
 
 def sources(log: OperationLog, captures: Sequence[Capture], recorded: Mapping[Key, int]) -> list[list[int]]:
-    """Return, for each capture, the captures that flow directly into it."""
+    """Return, for each capture, the positions of the captures that flow directly into it. For a Variable, and for a
+    capture that the tape does not follow, there are none.
+    """
     return [log.sources(c.number, recorded) if c.is_followed and not c.is_variable else [] for c in captures]
 
 
 def written(log: OperationLog, captures: Sequence[Capture], recorded: Mapping[Key, int]) -> dict[Key, WrittenVersion]:
-    """Return the write of each version of a Variable that changed while the program ran, if all parts of the write are
-    known.
+    """Return the writes to Variables while the program ran, each by the key of the version that it made. Writes whose
+    line or inputs are unknown are left out.
     """
     found: dict[Key, WrittenVersion] = {}
     if not log.is_written:
@@ -126,7 +129,8 @@ def _gradients(
 
 
 def _given(tape: Any, root: Root, flat: Sequence[Any]) -> Sequence[Any]:
-    # Return the gradients. Raises NothingToDifferentiate if the values to differentiate no longer exist.
+    # Return the gradients. Raises NothingToDifferentiate if the program has already differentiated a tf.py_function on
+    # the way.
     try:
         gradients: Sequence[Any] = tape.gradient(root.output, flat, output_gradients=root.cotangent)
     except tf.errors.UnknownError as error:
@@ -143,8 +147,8 @@ def _given(tape: Any, root: Root, flat: Sequence[Any]) -> Sequence[Any]:
 
 
 def _sources(capture: Capture, log: OperationLog, leading: Container[int]) -> list[Any] | None:
-    # Return the tensors whose gradients sum to the gradient of a capture. For one version of a Variable, these are its
-    # reads.
+    # Return the tensors whose gradients sum to the gradient of a capture. For one version of a Variable that was
+    # written, these are its reads. None if that gradient exists only as part of a sum.
     uses = log.variables.get(capture.number)
     if uses is None or not uses.writes:
         return [capture.source]
@@ -172,8 +176,9 @@ def _found(capture: Capture, gradient: Any, log: OperationLog) -> tuple[GradStat
 def _links(
     log: OperationLog, captures: Sequence[Capture], recorded: Mapping[Key, int], statuses: Sequence[GradStatus]
 ) -> list[list[int]]:
-    # Return, for each capture, the captures that flow directly into it. Some operations, such as tf.round, have no
-    # derivative, so a value that is not connected to the output cannot flow into a connected one.
+    # Return, for each capture, the positions of the captures that flow directly into it. A capture that is not
+    # connected to the output is left out as a source of one with a gradient: the operation between them, such as
+    # tf.round, has no derivative.
     dead = {at for at, status in enumerate(statuses) if status is GradStatus.NOT_CONNECTED}
     found = sources(log, captures, recorded)
     if not dead:

@@ -80,7 +80,8 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
         self.user_tapes = UserTapes(self.log, self.version, self._watched)
         self.graphs = SessionBlock(lambda: self.counts, options.partials)
         self.taken = TakenPasses(self.log)
-        # by number: captures that nothing watched leads to; they change if a tape of the program watches them later
+        # by number: captures computed from no watched value; they may get a gradient if a tape of the program watches
+        # them later
         self.frozen: dict[int, Capture] = {}
         self.updates = Updates(self.log) if options.nonfinite and options.updates else None
         self.noted: Sequence[Reason] | None = None  # the notes of ``useless`` at the end of the block
@@ -252,7 +253,9 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
         return capture.is_variable and capture.is_followed
 
     def made(self, tensor: Any) -> int:
-        """Return 0 for gradients that the program computed itself, because they are rarely the value of interest."""
+        """Return the position at which a tensor was computed. It is 0 for gradients that the program computed itself,
+        because they are rarely the value of interest.
+        """
         position = self.log.made_at(self.identity(tensor))
         return 0 if self.taken.took(position) else position
 

@@ -113,7 +113,7 @@ class TensorflowBridges(Bridges):
     def passes(
         self, heard: Callable[[BridgedPass], None], watched: Callable[[FrameType], Sequence[Any]]
     ) -> Iterator[None]:
-        # a tape only returns requested gradients, so the gradients of these values are requested as well
+        # each request runs twice: with closed bridges for the program, and with open ones for ``heard``
         running: list[Any] = []
 
         def lasting(following: Callable[..., Any], tape: Any, *args: Any, **kwargs: Any) -> None:
@@ -177,7 +177,7 @@ def _elsewhere(tensor: Any, by: float) -> Any:
 
 
 def _factors(shape: Any) -> Any:
-    # Return numbers of this shape that all differ and are not 0.
+    # Return positive numbers of this shape, which differ from element to element.
     count = tf.TensorShape(shape).num_elements()
     return tf.reshape(1.5 + tf.cos(tf.range(count, dtype=tf.float32) * 0.7), shape)
 

@@ -18,7 +18,7 @@ class Capture:
     number: int  # the number of the tensor, or of the Variable's handle
     version: int = 0
     is_variable: bool = False
-    status: GradStatus = GradStatus.OK  # why the value has no gradient
+    status: GradStatus = GradStatus.OK  # OK if the tape follows the value, else why it has no gradient
     why: Reason | None = None
 
     @property

@@ -54,7 +54,9 @@ def result(tensor: Any) -> Result:
 
 
 def named(path: str, module: Any) -> list[tuple[str, Any]]:
-    """Return the Variables of a module by path, and the states of its random generators by number."""
+    """Return the Variables of a module, each with its path. A Variable without a path of its own, such as the state of
+    a random generator, is called ``state`` with a number.
+    """
     known = {id(variable_of(one)): under(path, name) for name, one in structure_of(module).variables}
     found = variables(module)
     return [(known.get(id(one), under(path, f"state.{at}")), one) for at, one in enumerate(found)]
@@ -174,7 +176,8 @@ def module_at(model: Any, path: str) -> Any:
 
 
 def _build(module: Any, call: CapturedCall) -> None:
-    # Make a layer create its Variables now, if it normally creates them in its first call.
+    # Make a layer create its Variables now, if it normally creates them in its first call. That needs the arguments of
+    # the call, so nothing is done if one of them was not stored.
     is_built = all(layer.built for layer in module._flatten_layers())
     if not is_built and not any(_is_gone(one) for _, one in leaves(call.given)):
         args, kwargs = refilled(call.given, _tensor_of)

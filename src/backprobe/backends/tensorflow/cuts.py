@@ -41,8 +41,8 @@ MOST = 8
 
 @dataclass(frozen=True)
 class Severed:
-    """An operation that received differentiated values, by number, and lets no gradient through, with its position and
-    line.
+    """An operation that lets no gradient through, with the numbers of the differentiated values that it received, its
+    position and its line. Where numbers were read out of TensorFlow, ``operation`` is empty.
     """
 
     operation: str
@@ -80,7 +80,9 @@ class LoggedCuts:
         made: int,
         place: Place | None = None,
     ) -> None:
-        """Record an operation that computed a value from watched values and returns no gradient to them."""
+        """Record an operation that computed a value from watched values and returns no gradient to them. Operations
+        that use only the shape of their inputs are ignored.
+        """
         if operation not in NOT_OF_NUMBERS:
             self._add(made, (Severed(operation, by, dtype, flowing, position, place or users_place()),))
 
@@ -93,8 +95,8 @@ class LoggedCuts:
             edges.update({(made, given): severed for given in flowing})
 
     def leave(self, number: int, position: int) -> None:
-        """Record that the numbers of a watched value were read out of TensorFlow, for example by ``numpy()`` or
-        ``float()``.
+        """Record the user's line that read the numbers of a watched value out of TensorFlow, for example by ``numpy()``
+        or ``float()``. Reads outside of the user's code are ignored.
         """
         place = users_place()
         if place is not None:

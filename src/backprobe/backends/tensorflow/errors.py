@@ -14,7 +14,7 @@ COMPILED = {
     "the program": "backprobe: tf.function compiles this step, and nothing in it was followed; "
     "tf.config.run_functions_eagerly(True) shows the line that cuts the loss off",
 }
-"""The note for each library that compiles a training step."""
+"""The note on a training step that was compiled, by who compiled it."""
 IN_GRAPH = (
     "backprobe: the graph was not followed; without minimize(), rec = bp.probe(loss, session=session)(feed) records "
     "it, and bp.explain(rec, name) says for a Variable of that name which operations cut it off, and where"

@@ -26,8 +26,8 @@ SPELLED = {"dim": "axis", "keepdim": "keepdims"}
 
 
 def evaluate(operation: str, args: Sequence[Any], words: Mapping[str, Any]) -> Any:
-    """Call the function on NumPy arrays, and return NumPy arrays. Return None if the name is unknown or the arguments
-    do not fit.
+    """Call the function on NumPy arrays, and return NumPy arrays. Return None if the name is unknown, if the arguments
+    do not fit, or if eager execution is disabled.
     """
     spelled = {SPELLED.get(word, word): one for word, one in words.items()}
     with tf.init_scope():  # outside of the graph that the program may be building

@@ -34,8 +34,8 @@ def renamed(definition: Any) -> Any:
 
 
 def without(definition: Any, names: set[str]) -> Any:
-    """Return the ``GraphDef`` without these nodes. Inputs that only colocate other nodes with them, or order other
-    nodes after them, are removed too.
+    """Return the ``GraphDef`` without these nodes. Control inputs from them and colocations with them are removed from
+    the other nodes; inputs that take their tensors stay.
     """
     kept = [node for node in definition.node if node.name not in names]
     for node in kept:

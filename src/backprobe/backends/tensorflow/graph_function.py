@@ -152,7 +152,8 @@ class FunctionProgram(GraphProgram):
 
 
 def _wrapper(graph: Any) -> str:
-    # Return the prefix of names in a graph that only calls one function, such as the signature of a SavedModel.
+    # Return the prefix of names in a graph that only calls one function, such as the signature of a SavedModel; "" for
+    # other graphs.
     operations = [operation for operation in graph.get_operations() if operation.type != "Placeholder"]
     calls = [operation for operation in operations if operation.type in CALLS]
     if len(calls) != 1 or any(operation.type not in HANDING_ON for operation in operations if operation not in calls):
@@ -162,7 +163,8 @@ def _wrapper(graph: Any) -> str:
 
 
 def _in_order(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
-    # Return the tensors among the arguments, in the order of the function's inputs.
+    # Return the tensors among the arguments, in the order of the function's inputs. Raises TypeError or ValueError if
+    # the arguments do not fit.
     positional, named = function.structured_input_signature
     parameters = list(function.function_type.parameters)
     specs = dict(zip(parameters, positional, strict=False)) | dict(named)

@@ -37,7 +37,8 @@ def added(graph: Any) -> set[str]:
 def once(
     graph: Any, key: Hashable, make: Callable[[], Mapping[Hashable, Any]], *, own: bool = True
 ) -> dict[Hashable, Any]:
-    """Return the tensors that ``make`` adds to the graph, or that it has added for this key before.
+    """Return the tensors that ``make`` adds to the graph, or that it has added for this key before, by name. Names for
+    which it returned None are left out.
 
     ``own`` says whether they belong to backprobe rather than to the program's graph.
     """
@@ -79,7 +80,7 @@ def gradients(output: Any, sources: Sequence[Any], cotangent: Any = None, stoppe
 
 
 def is_large(size: int, source: Any) -> bool:
-    """Is the Jacobian block of a value of this size too large to compute?"""
+    """Is the Jacobian block of a value of this size too large to compute, or is its size unknown?"""
     elements = source.shape.num_elements() if source.dtype != tf.resource else 0
     return elements is None or too_large(size * max(elements, 1)) is not None
 

@@ -55,8 +55,8 @@ class TensorflowGraphRun:
         return wanted | (self._flows() if self.partials else {})
 
     def _carrier(self, value: GraphValue, status: GradStatus) -> Any:
-        # Return the tensor from which a value is fetched. A variable may be read only in parts, or only inside calls
-        # and loops; then a read is added.
+        # Return the tensor from which a value is fetched; None if it is opaque or was not executed. A variable may be
+        # read only in parts, or only inside calls and loops; then a read is added.
         if status in (GradStatus.OPAQUE, GradStatus.NOT_EXECUTED):
             return None
         if value.carriers or value.tensor.dtype.base_dtype != tf.resource:
@@ -67,7 +67,8 @@ class TensorflowGraphRun:
     # Methods for local derivatives.
 
     def _flows(self) -> dict[Any, Any]:
-        # Return the contribution and the partial along each edge. They are added to the graph once for each selection.
+        # Return the contribution along each edge, and its partial where one can be computed. They are added to the
+        # graph once for each selection.
         recorded = [value.tensor for at, value in enumerate(self.values) if self.gradients[at] is not None]
         names = tuple(gradient.name for gradient in self.gradients if gradient is not None)
         key = ("partials", self.partials, tuple(tensor.name for tensor in recorded), names)
@@ -120,8 +121,8 @@ class TensorflowGraphRun:
         return Outcome(status, why, held, gradient, edges, cause=self._cause(value, why))
 
     def _cause(self, value: GraphValue, why: Reason | None) -> Source | None:
-        # Return the line of the first operation without a derivative that cuts a value off; None if that is not why the
-        # value has no gradient, or if no line is known.
+        # Return the line of the first operation without a derivative that cuts a value off and whose line is known;
+        # None if there is none, or if the value has no gradient for another reason.
         if why is None or why.code != "no_derivative":
             return None
         return next(filter(None, map(self.graph.line, self.upstream.cutting(value.tensor))), None)
@@ -160,8 +161,9 @@ class TensorflowGraphRun:
 
 
 def gradients_of(graph: GraphValues, *, is_seeded: bool) -> dict[Hashable, Any]:
-    """Return the gradient of each value before the output, by name. Gradients are added to the graph once for all
-    selections.
+    """Return the gradients of the values from which the output is computed, by name. Values without a gradient, and
+    those inside loops and branches, are left out. With ``is_seeded``, ``cotangent`` is the placeholder of the output's
+    gradient. The gradients are added to the graph once for all selections.
     """
     upstream, output = graph.upstream, graph.output
     fed = [tensor for name, tensor in upstream.tensors.items() if name in graph.fed]

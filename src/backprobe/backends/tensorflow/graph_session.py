@@ -42,7 +42,8 @@ class SessionProgram(GraphProgram):
         self.fed = frozenset(fed_names(self.graph, self.feeds))
 
     def _key(self, key: Any) -> Any:
-        # Return a tensor that can be fed, given as a tensor or by its name.
+        # Return a key of a ``feed_dict`` as the session takes it: a tensor as it is, a name in full. Raises BadOption
+        # if the graph has no such tensor.
         if isinstance(key, str):
             written = key.replace("`", "")
             with suppress(KeyError, ValueError):
@@ -84,7 +85,9 @@ def _as_array(value: Any) -> Any:
 
 
 def session_program(tensors: list[Any], wanted: Any, name: str, session: Any) -> SessionProgram:
-    """Return the program for tensors of one graph. Raises BadOption if no session can run them."""
+    """Return the program for tensors of one graph. Raises BadOption if they belong to several graphs, or if neither
+    ``session`` nor the default session runs their graph.
+    """
     graphs = list({id(tensor.graph): tensor.graph for tensor in tensors}.values())
     if len(graphs) > 1:
         raise BadOption(

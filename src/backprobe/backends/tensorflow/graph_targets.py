@@ -14,8 +14,8 @@ from backprobe.record.containers import leaves
 
 
 def program(target: Any, session: Any) -> GraphProgram | None:
-    """Return the program of a graph's tensor, a container of tensors, or a concrete function; None for other
-    targets.
+    """Return the program of a graph's tensor, a container of such tensors, or a concrete function; None for targets
+    without anything of a graph. Raises BadOption or Unsupported for what cannot be probed, such as an eager tensor.
     """
     if isinstance(target, tf.types.experimental.ConcreteFunction):
         if session is not None:
@@ -45,7 +45,7 @@ def program(target: Any, session: Any) -> GraphProgram | None:
 
 
 def _refuse(part: Any) -> None:
-    # Raise if a part of a target is a TensorFlow object other than a tensor of a graph.
+    # Raise BadOption if a part of a target is an operation, an eager tensor or a Variable.
     if isinstance(part, tf.Operation):
         raise BadOption(
             f"{part.name} is an operation, not a tensor",

@@ -127,7 +127,9 @@ class GraphValues:
         self.takers = taken_by(self.executed.values())
 
     def named(self) -> list[GraphValue]:
-        """Return every named value, in the order of execution. Reads of an unwritten variable count as the variable."""
+        """Return the variables and the named numeric tensors, in the order of execution. Reads of a variable that the
+        run does not write count as the variable.
+        """
         variables = {variable.tensor.name: self._variable(variable) for variable in self.variables}
         taken = {read.name for variable in variables.values() for read in variable.carriers}
         found: list[GraphValue] = []
@@ -186,7 +188,7 @@ class GraphValues:
         return names
 
     def _writers(self, variable: GraphVariable) -> list[str]:
-        # Return the operations of this run that write, or may write, to a variable.
+        # Return the names of the operations of this run that write, or may write, to a variable.
         return [
             self.written_as(operation) or operation.name
             for handle in self._handles(variable)

@@ -63,7 +63,9 @@ class Upstream:
         self.touched = reached(leaves, lambda name: self.made_of(name, lambda _: True, lambda _: True))
 
     def made_of(self, name: str, through: Callable[[Any], bool], onto: Callable[[Any], bool]) -> list[str]:
-        """Return the names of the tensors that are computed directly from one tensor."""
+        """Return the names of the tensors that are computed directly from one tensor, by operations that ``through``
+        accepts. Tensors that are fed, or that ``onto`` does not accept, are left out.
+        """
         return [
             made.name
             for operation in self.consumers.get(name, ())
@@ -77,7 +79,9 @@ class Upstream:
         return tensor.name in self.touched and tensor.name not in self.differentiated
 
     def direct(self, tensor: Any, recorded: Mapping[str, int]) -> list[int]:
-        """Return the positions of the recorded values that flow directly into a tensor."""
+        """Return the positions of the recorded values that flow directly into a tensor, along paths that can carry a
+        gradient.
+        """
 
         def before(name: str) -> list[str]:
             operation = self.tensors[name].op
@@ -90,7 +94,9 @@ class Upstream:
         return sorted(recorded[name] for name in found & recorded.keys())
 
     def why_cut(self, tensor: Any, written_as: Callable[[Any], str | None]) -> Reason:
-        """Return the reason why no gradient reaches a tensor: the first operations that let none through."""
+        """Return the reason why no gradient reaches a tensor: the first operations that let none through, or a custom
+        gradient if there are no such operations.
+        """
         cut = {f"{one.type} ({written_as(one) or one.name})": None for one in self.cutting(tensor)}
         if not cut:
             return Reason("custom_gradient")

@@ -30,7 +30,7 @@ def is_layer(value: Any) -> bool:
 
 def reduced(value: Any) -> tuple[Any, ...] | None:
     """Return how to pickle a layer: as Keras does, plus the program's own classes, which Keras would look up only by
-    name.
+    name. None for other values.
     """
     if not is_layer(value):
         return None
@@ -39,7 +39,7 @@ def reduced(value: Any) -> tuple[Any, ...] | None:
 
 
 def _made_again(name: str, classes: Mapping[str, type], make: Callable[..., Any], args: Sequence[Any]) -> Any:
-    # Recreate a layer in the other process. Raises BadOption.
+    # Recreate a layer in the other process. Raises BadOption if its class cannot be called with its configuration.
     import keras
 
     try:
@@ -79,7 +79,9 @@ FOLLOWED: WeakSet[Any] = WeakSet()
 
 
 def is_symbolic(value: Any) -> bool:
-    """Does the value contain symbols instead of tensors, or is the running code being traced?"""
+    """Does the value contain symbols instead of tensors, or is the running code being traced? In a graph of
+    ``FOLLOWED``, only Keras's symbols count.
+    """
     symbol = sys.modules["keras"].KerasTensor
     if FOLLOWED and not tf.executing_eagerly() and tf.compat.v1.get_default_graph() in FOLLOWED:
         return any(isinstance(leaf, symbol) for _, leaf in leaves(value))

@@ -192,7 +192,8 @@ class TensorflowMemory(MemoryHearing):
         return MeasuredMemory(len(self.bounds) - 1, self.bytes.saved(), self.counts.most, device, self._alive(), ())
 
     def _alive(self) -> list[Alive]:
-        # Return the tapes and tensors of earlier steps that are still alive.
+        # Return the tapes, and the tensors of several elements, that are still alive from steps before the last one.
+        # Before the third step there are none.
         if len(self.bounds) < 4:
             return []
         last = len(self.bounds) - 2

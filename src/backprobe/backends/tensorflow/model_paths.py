@@ -95,7 +95,9 @@ def _part(module: Any, known: dict[int, ModulePart]) -> ModulePart:
 
 
 def named_in(layer: Any) -> list[Any]:
-    """Return the layers of a Sequential or functional model, which are called by their own names."""
+    """Return the layers and operations of a Sequential or functional model, which are called by their own names. Other
+    layers have none.
+    """
     if isinstance(layer, keras.Sequential):
         return list(layer.layers)
     if isinstance(layer, keras.Model) and hasattr(type(layer), "operations"):

@@ -21,7 +21,7 @@ OWN_VARIABLES = "_trainable_variables", "_non_trainable_variables"
 
 @dataclass(frozen=True)
 class Structure:
-    """The modules of a model in the order of their paths, its Variables, and all paths of each module."""
+    """The modules of a model and its Variables, each with its path. A module that is held twice occurs twice."""
 
     modules: Sequence[tuple[str, Any]]
     variables: Sequence[tuple[str, Any]]

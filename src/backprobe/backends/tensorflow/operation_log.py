@@ -78,7 +78,7 @@ class OperationLog:
         # Variables that tapes do not watch: the dtype of each, and the line that read it
         self.unfollowed: dict[int, tuple[str, Place | None]] = {}
         self.compiled: dict[str, None] = {}  # functions that ran as a whole
-        self.is_muted = self.is_written = False  # ``is_written`` is True after any write to a Variable
+        self.is_muted = self.is_written = False  # ``is_written``: was a Variable overwritten?
         self.is_without_derivatives = False
         self.builds_graph = False  # is a graph for sessions being built, and not that of a function?
         self.unset: set[int] = set()  # Variables that were created in the run and have no value yet
@@ -221,7 +221,8 @@ class OperationLog:
         is_any: bool,
         gradients: Sequence[Any],
     ) -> None:
-        # Record the gradients of a gradient function. ``is_any`` says whether it received anything other than zeros.
+        # Record the edges for which a gradient function returned None, or zeros although it received other numbers,
+        # which ``is_any`` says.
         position, place = where
         for own, gradient in zip(edges, gradients, strict=False):
             by = CutBy.OWN_NONE if gradient is None else CutBy.OWN_ZERO
@@ -264,7 +265,8 @@ class OperationLog:
         return number
 
     def _use(self, name: str, handle: Any, outputs: Any) -> None:
-        # Record that an operation received a Variable. An operation with an unknown name is a compiled function.
+        # Record that an operation received a Variable. An operation with an unknown name is taken for a compiled
+        # function.
         number = self._note_handle(handle)
         uses = self.variables.get(number)
         if uses is None:
@@ -324,7 +326,7 @@ class OperationLog:
         return found, writes[0].place, all(write is not None and write.adds for write in writes)
 
     def before(self, numbers: Iterable[int]) -> set[int]:
-        """Return these values, and all values from which they were computed."""
+        """Return these values, and the values from which they were computed along paths that carry a gradient."""
         return reached(numbers, self.inputs)
 
     def back_to_gradients(self, numbers: Iterable[int]) -> tuple[set[int], set[int]]:
@@ -340,7 +342,9 @@ class OperationLog:
         return others, found & own
 
     def of_gradients(self) -> set[int]:
-        """Return the gradients that the program computed itself, and the values computed from them alone."""
+        """Return the gradients that the program computed itself, and the values computed from them without any other
+        value that carries a gradient.
+        """
         found = self._derived()
         for number, (_, flowing) in sorted(self.made.items(), key=itemgetter(1)) if found else ():
             if flowing and found.issuperset(flowing):
@@ -362,8 +366,8 @@ class OperationLog:
         return self.made.get(number, NEVER)[1]
 
     def nearest(self, number: int, recorded: Mapping[Key, int]) -> list[int]:
-        """Return this value if it is recorded; otherwise the recorded values that flow into it without passing another
-        recorded one.
+        """Return the position of this value's last recorded version. If none is recorded, return the positions of the
+        recorded values that flow into it without passing another recorded one.
         """
         own = [at for (each, _), at in recorded.items() if each == number]
         return own[-1:] or self.sources(number, recorded)
@@ -385,12 +389,13 @@ class OperationLog:
         return position if flowing else 0
 
     def sources(self, number: int, recorded: Mapping[Key, int]) -> list[int]:
-        """Return the recorded values that flow into a value without passing another recorded one."""
+        """Return the positions of the recorded values that flow into a value without passing another recorded one."""
         found = reached([(number, -1)], lambda key: () if key in recorded else self._inputs(key[0]))
         return sorted(recorded[key] for key in found & recorded.keys())
 
     def _inputs(self, number: int) -> list[Key]:
-        # Return the inputs of a value, with the version that each Variable had at that time.
+        # Return the inputs of a value that carry a gradient, with the version that each Variable had when the value was
+        # computed.
         position, flowing = self.made.get(number, NEVER)
         if not self.is_written:
             return [(source, 0) for source in flowing]

@@ -94,7 +94,7 @@ class Updates:
 
 
 def _kind(given: Any) -> Kind | None:
-    # Return the worst kind of number in a Variable or gradient; None if its numbers cannot be read.
+    # Return the worst kind of number in a Variable or gradient; None if its numbers cannot be read or are integers.
     variable = variable_of(given)
     held = unrecorded(read, variable) if variable is not None else numbers_of(given)
     if not is_eager(held) or not (held.dtype.is_floating or held.dtype.is_complex):

@@ -31,7 +31,7 @@ def local_partials(
     full: bool,
     kept: Callable[[int, Any], Any] | None = None,
 ) -> Backward:
-    """Run one pass from each capture to its direct inputs, while all other captures block gradients.
+    """Differentiate each capture with respect to its direct inputs, while the other captured tensors block gradients.
 
     If ``kept`` converts the contributions, these are not stored, and path sums are not compared.
     """
@@ -53,8 +53,8 @@ def local_partials(
 def _edges(
     tape: Any, consumer: Capture, sources: Mapping[int, Capture], arrived: Any, full: bool
 ) -> tuple[list[Edge], list[Reason]]:
-    # Return the edges into one value, and why partials are missing. Each edge has its share of the value's own
-    # gradient.
+    # Return the edges into one value, and why partials are missing. If the value has a gradient, each edge has its
+    # share of it.
     def flow(seed: Any) -> list[Any]:
         """Return the gradient that arrives at each input; zeros if nothing arrives."""
         inputs = [source.source for source in sources.values()]
@@ -77,8 +77,8 @@ def _edges(
 def _blocks(
     consumer: Capture, sources: Mapping[int, Capture], flow: Callable[[Any], list[Any]], full: bool
 ) -> tuple[Mapping[int, Any], list[Reason]]:
-    # Return the local partials of a value of one element. For larger values return the full blocks if requested, with
-    # one pass per element.
+    # Return the local partials of a value of one element. For larger values return the full blocks if requested,
+    # computed with one pass per element, and a note for each block that is too large.
     size, shape, dtype = _size(consumer), consumer.value.shape, consumer.value.dtype
     if size == 1:
         return dict(zip(sources, flow(tf.ones_like(consumer.value)), strict=True)), []

@@ -123,7 +123,9 @@ def argument_names(kind: str, count: int) -> list[str]:
 
 
 def is_stateful(kind: str) -> bool:
-    """Does this kind of operation change state, or read state that may change, such as that of a random generator?"""
+    """Does this kind of operation change state, or read state that may change, such as that of a random generator?
+    Unknown kinds count as such.
+    """
     definition = op_def_registry.get(kind)
     return definition is None or bool(definition.is_stateful)
 
@@ -194,7 +196,9 @@ def writers() -> list[tuple[Any, str]]:
 
 
 def operation_seeds() -> tuple[Callable[[], Any], Callable[[Any], Any]]:
-    """Return functions that read and set the state from which eager operations get their seeds."""
+    """Return functions that read and set the state from which eager operations get their seeds. Without such a state
+    they do nothing.
+    """
     drawn: random.Random | None = getattr(context.context(), "_rng", None)
     return (lambda: None, lambda _: None) if drawn is None else (drawn.getstate, drawn.setstate)
 
@@ -296,7 +300,7 @@ def records(tape: Any) -> bool:
 
 
 def is_new(tape: Any) -> bool:
-    """Is the tape empty, because it was not entered yet or was reset?"""
+    """Is the tape empty, because it was not entered yet, was reset, or has computed its gradients?"""
     return tape._tape is None
 
 

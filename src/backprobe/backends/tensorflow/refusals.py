@@ -23,7 +23,9 @@ IN_GRAPH = (
 
 
 def refuse(target: Any, asked: str) -> None:
-    """Raise Unsupported for targets without values, and for layers that do not compute with TensorFlow."""
+    """Raise Unsupported for targets without values, for layers that do not compute with TensorFlow or belong to Keras
+    2, and for functions while TensorFlow builds a graph.
+    """
     keras: Any = sys.modules.get("keras")
     symbol: Any = getattr(keras, "KerasTensor", ())
     if isinstance(target, symbol):
@@ -55,7 +57,7 @@ def refuse(target: Any, asked: str) -> None:
 
 
 def _refuse_other_keras(target: Any, asked: str, keras: Any) -> None:
-    # Raise Unsupported for a layer of another Keras than that on TensorFlow.
+    # Raise Unsupported for a layer of Keras on another framework, or of Keras 2.
     if isinstance(target, getattr(getattr(keras, "layers", None), "Layer", ())) and not layers.is_layer(target):
         raise Unsupported(
             "this Keras layer does not compute with TensorFlow",

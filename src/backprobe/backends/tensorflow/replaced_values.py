@@ -28,7 +28,7 @@ class TensorflowReplaces(Replaces):
     read_unseen: Callable[[Any], Any]
 
     def handed(self, tensor: Any) -> Any:
-        return tf.convert_to_tensor(tensor)  # a copy, because a Variable could be written to
+        return tf.convert_to_tensor(tensor)  # the value of a Variable, which could otherwise be written to
 
     def as_tensor(self, new: Any, like: Any) -> Any:
         if is_eager(new) or variable_of(new) is not None:

@@ -41,7 +41,9 @@ def note(cuts: LoggedCuts, kind: str, flowing: tuple[int, ...], position: int, m
 
 
 def zeros_of(cuts: LoggedCuts, operation: Any, came: Sequence[Any], gave: Sequence[Any]) -> Sequence[Any]:
-    """Record operations with state that receive a nonzero gradient but pass on exactly 0."""
+    """Record operations with state that receive a nonzero gradient but pass on exactly 0. Return the gradients ``gave``
+    unchanged.
+    """
     if any(map(is_other_than_zero, came)):
         outputs = filter(is_eager, operation.outputs or ())  # None if the derivative does not use the outputs
         made = [number for one in outputs if (number := identity_of(one)) in cuts.once]

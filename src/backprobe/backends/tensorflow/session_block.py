@@ -80,7 +80,9 @@ class SessionBlock:
         return notes
 
     def passes(self, captures: Sequence[Capture], otherwise: Backward) -> list[Backward]:
-        """Return the gradients of each output. ``otherwise`` has the outcomes of values that are in no graph."""
+        """Return a pass for each output whose gradients were run. ``otherwise`` has the outcomes of values that are in
+        no graph.
+        """
         given = [one for call in self.calls for one in call.given]
         return [self._pass(one, captures, otherwise, given) for one in fetched(self.runs)]
 

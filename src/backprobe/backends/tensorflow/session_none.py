@@ -19,8 +19,8 @@ from backprobe.record.training import ModuleRan, Training, Untrained
 
 
 def none_given(passes: Sequence[GraphPass], captures: Sequence[Capture]) -> tuple[NoneGiven, ...]:
-    """Return each gradient of a graph's tensor that was None, by the positions of captures, if the line of the call is
-    known.
+    """Return the gradients that were None in calls whose line is known. Sources and targets are given by the positions
+    of their captures.
     """
     return tuple([one for call in passes if None in [*call.given] for one in _of_call(call, captures)])
 

@@ -56,7 +56,7 @@ def fetched(runs: Sequence[SessionRun]) -> list[Fetched]:
 
 
 class PassValues(GraphValues):
-    """The graph of a pass that has been run."""
+    """The graph of a ``tf.gradients`` call, seen from the outputs of the call."""
 
     def __init__(self, graph: Any, outputs: Sequence[Any], fed: frozenset[str]) -> None:
         super().__init__(graph, list(outputs), "the graph")
@@ -71,8 +71,8 @@ class PassValues(GraphValues):
 
 
 class PassRun(TensorflowGraphRun):
-    """One pass. ``named`` are the tensors that have names, by position. ``gradients`` are the gradients that the pass
-    returned.
+    """One pass. ``named`` are the tensors that have names, by position. ``gradients`` are the gradients that all of the
+    program's calls returned.
     """
 
     def __init__(self, one: Fetched, named: Sequence[Any], gradients: Sequence[Any]) -> None:

@@ -30,8 +30,8 @@ Made = tuple[Sequence[Outcome], PathSums | None]
 def with_partials(one: Fetched, named: Sequence[Any], outcomes: Sequence[Outcome], partials: bool | str) -> Made:
     """Return the outcomes with the contribution along each edge, and the sums over paths. A second run computes them.
 
-    Without such a run the outcomes are unchanged and the sums are None: if there are several outputs, if the run would
-    compute something else, or if it fails.
+    Without such a run the outcomes are unchanged and the sums are None: if there are several outputs, if the output's
+    gradient was not fetched, if the run would compute something else, or if it fails.
     """
     output = one.outputs[0]
     computed = behind(output.graph, one.outputs, one.run.fed, control=True).values()

@@ -38,8 +38,8 @@ IN_PROGRAM, BESIDE = "program", "beside"
 class SessionRun:
     """The numbers of one run of the program, by ``value`` or ``grad`` and a tensor's name.
 
-    ``changing`` has, for each tensor that was not fetched, the operation that would give other numbers, or have a side
-    effect, in a second run.
+    ``changing`` has, for each tensor that a separate run could not provide, the operation that would give other
+    numbers, or have a side effect, in a second run.
     """
 
     passes: Sequence[GraphPass]
@@ -134,8 +134,8 @@ class Fetchable:
         return None if tensor.name in self.fed else self.changing.get(tensor.op)
 
     def read(self, tensor: Any) -> Any:
-        """Return the tensor from which a value can be fetched. For a Variable it is one that the run reads, or None if
-        there is none.
+        """Return the tensor from which a value can be fetched. For a Variable it is a read, if possible one that the
+        run executes; None if there is no read outside of loops and branches.
         """
         if tensor.dtype.base_dtype != tf.resource and tensor.op.type not in REFERENCES:
             return tensor

@@ -87,7 +87,7 @@ def _parts(one: Any) -> Sequence[Any]:
 
 
 def keep(variable: Any, kept: Kept) -> None:
-    """Save the value of a Variable."""
+    """Save the value of a Variable, unless it was saved before."""
     if is_tensor(variable) and kept.is_new(variable):
         value = private.unrecorded(read, variable)
         kept.undo.append(lambda: private.unrecorded(variable.assign, value))
@@ -113,7 +113,7 @@ def _written(kept: Kept, following: Callable[..., Any], variable: Any, /, *args:
 
 
 def variables_in(one: Any) -> list[Any]:
-    """Return the Variables of a layer, module, optimizer or generator, or the Variable itself."""
+    """Return the Variables of a layer, module, optimizer or generator, or the Variable itself; [] for other values."""
     own = [one]
     if is_layer(one):
         from backprobe.backends.tensorflow.guarded_calls import variables  # imports Keras

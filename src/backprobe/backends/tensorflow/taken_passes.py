@@ -37,7 +37,7 @@ class GivenPass:
     method: str
 
     def asks_as(self, other: GivenPass) -> bool:
-        """Do both passes compute derivatives of the same targets?"""
+        """Do both passes have the same targets, with equal cotangents?"""
         is_of_same = [*map(id, self.targets)] == [*map(id, other.targets)]
         return is_of_same and all(map(_is_same, self.cotangents, other.cotangents))
 
@@ -90,14 +90,16 @@ class TakenPasses:
     def tell(
         self, useless: TensorflowUselessGradients, args: Sequence[Any], kwargs: Mapping[str, Any], gradients: Any
     ) -> None:
-        """Report the latest pass, and the gradients that it returned, to the search for useless gradients."""
+        """Report the latest pass, and the gradients that it returned, to the search for useless gradients, if it was an
+        eager call of ``gradient``.
+        """
         given = self.given[-1]
         if given.targets and given.method == GRADIENT and tf.executing_eagerly():
             pairs = [*zip(given.targets, given.cotangents, strict=True)]
             useless.gave(pairs, _named(args[1:2], kwargs, SOURCES), gradients)
 
     def _targets(self, method: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[Any, Any]]:
-        # Return the differentiated targets, each with its cotangent.
+        # Return the eager targets through which a gradient can flow, each with its cotangent; None means ones.
         targets = _named(args[:1], kwargs, TARGETS)
         seeds = _named(args[2:3] if method == GRADIENT else (), kwargs, (COTANGENTS,))
         seeds = seeds if len(seeds) == len(targets) else [None] * len(targets)
@@ -123,7 +125,10 @@ class TakenPasses:
         return [target for known, target in found.items() if known not in inner]
 
     def targets_of(self, values: Sequence[Any]) -> list[Any]:
-        """Return all targets of passes, if any of them is among these values: see ``Differentiator``."""
+        """Return the targets of all outputs, if any of them is among these values: see ``Differentiator``. Otherwise
+        return []; also if the last value is no target, and was computed from the program's gradients and from other
+        values.
+        """
         own = {id(one): one for given in self.outputs() for one in given.targets}
         numbers, last = set(map(identity, own.values())), identity(values[-1])
         if numbers.isdisjoint(map(identity, values)) or (last not in numbers and self._is_penalized(last)):
@@ -131,8 +136,8 @@ class TakenPasses:
         return list(own.values())
 
     def _is_penalized(self, number: int) -> bool:
-        # Is a value computed from the program's own gradients, and also from values other than norms of Variables'
-        # gradients?
+        # Is a value computed from the program's own gradients, and not only from gradients of Variables, as their norm
+        # is?
         log = self.log
         others, own = log.back_to_gradients([number])
         positions = set(map(log.position, own))

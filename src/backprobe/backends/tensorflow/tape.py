@@ -142,7 +142,7 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
         return GradStatus.FROZEN, Reason("frozen")
 
     def unnamed(self, captures: Sequence[Capture]) -> list[tuple[str, Capture, int]]:
-        """Return the trainable Variables that the program read, each in those of the versions read that are not among
+        """Return the trainable Variables that the program read, in each version that it read and that is not among
         these captures.
         """
         known = {capture.key for capture in captures if capture.is_variable}
@@ -209,7 +209,7 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
             for dtype, place in read
         ]
 
-    compiled_by = ""  # the library that compiled a training step, inside which nothing can be observed
+    compiled_by = ""  # who compiled a training step, inside which nothing can be observed: a key of ``errors.COMPILED``
     counts = False  # documented in ``Differentiator``
     why_not: Reason | None = Reason("backward_unfinished")  # why backward has not run
 
@@ -261,7 +261,7 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
             return following(function, *args, **kwargs)
 
     def settle(self, captures: Sequence[Capture]) -> None:
-        """Find the Variables that compiled functions have written, after the program has ended."""
+        """Find the captured Variables that compiled functions have written, after the program has ended."""
         for capture in captures:
             if capture.is_variable:
                 self.version(capture.source)

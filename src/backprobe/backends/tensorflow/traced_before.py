@@ -15,9 +15,7 @@ from backprobe.backends.tensorflow.tensors import identity
 
 
 class TracedBefore:
-    """The functions that ran with a part of the model in the current step, and were traced before this object was
-    created.
-    """
+    """The functions that ran in the current step, and were traced before this object was created."""
 
     def __init__(self) -> None:
         self.first = private.graph_number(tf.Graph())

@@ -41,8 +41,8 @@ def name_of(variable: Any, owned: Mapping[int, Owned]) -> str:
 
 
 def _variables() -> Iterator[tuple[str, Any]]:
-    # Yield the names and values of variables. The innermost function comes last, so its name for a model has priority
-    # over those of its callers.
+    # Yield the names and values of variables, those of the outermost function first: its name for a model has priority
+    # over the names in functions that it calls.
     for frame in reversed([*users_frames(sys._getframe(1))]):
         held = [*variables_in(frame).items()]
         forget(frame)

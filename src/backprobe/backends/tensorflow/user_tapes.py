@@ -49,8 +49,8 @@ class RecordedSpans:
 
 @dataclass(frozen=True)
 class AskedOfTape:
-    """A gradient that the program computed and that is None or 0: the value, the line, and the reason. Also a call that
-    names no values.
+    """A gradient that the program requested and that is None or 0: the value, the line, and the reason. It also stands
+    for a call that requested no gradient at all.
     """
 
     number: int
@@ -74,7 +74,7 @@ class UserTapes:
         self.tapes: WeakKeyDictionary[Any, RecordedSpans] = WeakKeyDictionary()
         self.asked: list[AskedOfTape] = []
         self.trained: dict[int, bool] = {}  # for each Variable whose gradient was computed: was any gradient not None?
-        self.owned: dict[int, Owned] = {}  # the program's names of Variables whose gradients were all None
+        self.owned: dict[int, Owned] = {}  # the program's names of Variables, found when a gradient was None or 0
         self.zero: dict[int, Any] = {}  # Variables with a zero gradient, until any gradient is not 0
         self.has_moving = False  # has any Variable received a nonzero gradient?
         self.zero_at: Source | None = None
@@ -183,7 +183,9 @@ class UserTapes:
         self.zero_at = self.zero_at or users_line(sys._getframe(1))
 
     def zeros(self) -> list[Reason]:
-        """Return a note if the gradients of all Variables were exactly 0 in every call of the program's tapes."""
+        """Return a note if the gradients of all Variables were exactly 0 in every call of the program's tapes, unless
+        zeros are already reported at the line that causes them.
+        """
         is_said = any(one.why is WhyNone.ZERO for one in self.asked)  # already reported at the line that causes it
         is_all = self.zero and not (self.has_moving or is_said) and self.zero.keys() == self.trained.keys()
         if not is_all:
@@ -196,7 +198,7 @@ class UserTapes:
         return name_of(value, self.owned) if is_variable else f"a tensor of shape {describe(value).shape}"
 
     def name(self, value: Any) -> str:
-        """Return the name of a Variable."""
+        """Return the name of a Variable, or the shape of a tensor in words."""
         if identity(value) not in self.owned:
             self.owned |= owned_by_layers()
         return self._label(value)
@@ -225,7 +227,8 @@ class UserTapes:
         return Untrained(name, module, kind, ModuleRan.NEVER_READ if is_called or not module else ModuleRan.NOT_CALLED)
 
     def _carriers(self, number: int, captures: Sequence[Capture]) -> tuple[int, ...]:
-        # Return the captures that are computed from a Variable, and from no other of these captures.
+        # Return the positions of captures that are computed from a Variable without passing another capture, ``MOST``
+        # at most.
         from_it = {
             at
             for at, capture in enumerate(captures)
@@ -238,7 +241,7 @@ class UserTapes:
         return tuple(sorted(from_it - far))[:MOST]
 
     def none_given(self, captures: Sequence[Capture]) -> tuple[NoneGiven, ...]:
-        """Return the gradients that were None, by positions of captures."""
+        """Return the gradients that were None, and those that an operation made 0, by positions of captures."""
         versions: dict[int, dict[int, int]] = {}
         for at, capture in enumerate(captures):
             versions.setdefault(capture.number, {}).setdefault(capture.version, at)
@@ -287,8 +290,8 @@ class _Way:
         self.order = sorted(self.before, key=lambda number: self.before[number][0])
 
     def why(self, source: Any, watches_variables: bool) -> Why:
-        # Return why a tape returned None for a source, and the values on its path that the tape has not recorded, or
-        # the operations that block the gradient.
+        # Return why a tape returned None for a source, the values on its path that the tape did not record in time, and
+        # the operations that block the gradient or read its numbers out of TensorFlow.
         number, variable = identity(source), variable_of(source)
         if not is_differentiable(source if variable is None else variable):
             return WhyNone.NOT_FLOAT, (), ()

@@ -13,8 +13,8 @@ from backprobe.backends.user_lines import Place
 
 @dataclass(frozen=True)
 class Written:
-    """The write that made one version of a Variable: the numbers of the written values, and the line that wrote
-    them.
+    """The write that made one version of a Variable: the numbers of the written values, or of the gradient that an
+    optimizer used, and the line of the write.
     """
 
     given: tuple[int, ...]

@@ -68,7 +68,7 @@ class TensorflowWatching(ModelWatching):
         self.variables = {identity(one): quote_path(path) for path, one in reversed(self.structure.variables)}
 
     def _chosen(self, paths: Sequence[str]) -> str:
-        # Return the first selected path of a layer that has several.
+        # Return the first selected path of a layer; the first path if none is selected.
         return next(filter(self.selection.wants_module, paths), paths[0])
 
     def __enter__(self) -> TensorflowWatching:
@@ -187,7 +187,8 @@ class TensorflowWatching(ModelWatching):
         return is_on and self.selection.wants_output(path, at)
 
     def _tied(self, path: str, at: str, tensor: Any) -> Any:
-        # Return a new tensor with the same numbers and gradient, whose gradient is measured when it arrives.
+        # Measure a tensor. If gradients are watched, return a new tensor with the same numbers, whose gradient is
+        # measured when it arrives; otherwise return the tensor itself.
         name = named(path, at)
         if self.options.values:
             private.unrecorded(partial(self._measure, name, VALUE), tensor)
@@ -350,7 +351,8 @@ class TensorflowWatches(Watches):
 
 
 def _refuse_others(options: WatchOptions, asked: str) -> None:
-    # Raise BadOption for an optimizer that is not from Keras, and for options that only PyTorch has.
+    # Raise BadOption if there is no optimizer, for one that is not from Keras or scales the loss, and for options that
+    # only PyTorch has.
     for optimizer in options.optimizers:
         OPTIMIZER.check(optimizer, asked)
         if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):

@@ -43,8 +43,8 @@ class Twice(NamedTuple):
 
 
 def twice(program: RecordedProgram) -> list[Twice]:
-    """Return operations that the output depends on and whose result is the softmax of a distribution, at most one for
-    each distribution.
+    """Return operations that the output depends on and whose result is the softmax, log-softmax or logsumexp of a
+    distribution, at most one for each distribution.
     """
     known: list[AxisDistribution] = []
     derived: dict[int, set[int]] = {}  # by value: the distributions from which the value is computed

@@ -46,8 +46,8 @@ class BackwardThroughSteps(Ways[int, EquationStep]):
             self._through(step)
 
     def endings(self, inputs: Collection[int]) -> dict[int, End]:
-        """Return, for each input position without a gradient, the operation on its path at which the gradient becomes
-        zero.
+        """Return, for each input position without a gradient, the decisive operation at which the gradient vanishes on
+        its way. Positions for which none is decisive are left out.
         """
         arriving, users = self.reached([self.program.output]), self.users(self.steps)
         ended = {position: at for position in inputs if (at := self.program.inputs[position]) not in arriving}

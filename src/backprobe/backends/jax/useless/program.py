@@ -70,8 +70,8 @@ class EquationStep:
 
     @property
     def operation(self) -> str:
-        """The name of the operation in the program: the JAX function that the program's line calls, or the program's
-        own function.
+        """The name of the operation in the program: the JAX function that the program's line calls, the program's own
+        function, or else the primitive.
         """
         places = self.places
         users = max((at for at, one in enumerate(places) if one.package is None), default=-1)
@@ -142,7 +142,8 @@ class RecordedProgram:
         return [*map(read, jaxpr.outvars)]
 
     def _inside(self, equation: Any, given: list[int]) -> tuple[Any, Sequence[Any], list[int]] | None:
-        # Return the jaxpr that an equation calls, with its constants and operands; None if the equation is no call.
+        # Return the jaxpr that an equation calls, with its constants and operands; None if the equation is not a call,
+        # a checkpoint or a branch.
         name, inner = equation.primitive.name, private.inner_jaxprs(equation)
         if name == "cond":
             taken = numpy.clip(int(self.values[given[0]]), 0, len(inner) - 1)

@@ -28,8 +28,8 @@ class KnownShape(NamedTuple):
 
 
 def stretched(program: RecordedProgram) -> list[Stretched]:
-    """Return the broadcast operations that the output depends on, whose result is larger than any operand and used for
-    nothing else.
+    """Return the accidental broadcasts among the operations that the output depends on: the result is larger than each
+    operand, and is only reduced to one number.
     """
     shapes = _Shapes(program)
     for step in program.live():

@@ -77,7 +77,8 @@ class TensorflowUselessGradients(UselessGradients):
         return [*self._of_operations(loss), *self._of_parameters(label), *self.steps.notes()]
 
     def _of_operations(self, loss: Collection[int]) -> Iterator[Note]:
-        # Yield notes on operations that the loss depends on, at most one for each line, because a loop repeats them.
+        # Yield notes on operations that the loss depends on. A note is not repeated for the same line, because a loop
+        # repeats its operations.
         seen, said = self.operations, set[tuple[str, Spot | None]]()
 
         def is_new(number: int, code: str, place: Spot | None) -> bool:

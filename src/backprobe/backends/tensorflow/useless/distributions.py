@@ -27,10 +27,10 @@ class Distributions:
     """The distributions of one iteration. Tensors are identified by their numbers in the log."""
 
     def __init__(self, is_computed: Callable[[int], bool], is_undone: Callable[[str], bool]) -> None:
-        self.is_computed = is_computed  # is a tensor differentiated, and not the value of a Variable?
+        self.is_computed = is_computed  # is a tensor computed from Variables, and not the value of one?
         self.is_undone = is_undone  # would compiled code drop this kind of operation here?
         self.twice: dict[int, tuple[str, Spot | None]] = {}  # by result: softmax applied to a distribution
-        self.outside: dict[int, tuple[float, Spot | None]] = {}  # the share of numbers outside [0, 1]
+        self.outside: dict[int, tuple[float, Spot | None]] = {}  # by result: the share of numbers outside [0, 1]
         self.again: set[int] = set()  # distributions to which softmax is applied
         self.kinds: dict[int, str] = {}  # by tensor: the kind of operation that computed it from one other tensor
         self.clipped: deque[tuple[int, Operation]] = deque(maxlen=RECENT)
@@ -107,7 +107,7 @@ def _softmax(x: Any, axis: int) -> Any:
 
 def _softmax_of_distribution(given: Any, made: Any) -> str:
     # Return "softmax" or "log-softmax" if this function was applied along a dimension along which the input is a
-    # distribution.
+    # distribution; "" otherwise.
     for axis in _axes(given):
         wanted, y, far = _softmax(wide(given), axis), wide(made), 10 * near(given)
         for name, each in (("softmax", wanted), ("log-softmax", numpy.log(wanted))):

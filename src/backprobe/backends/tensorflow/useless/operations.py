@@ -26,7 +26,7 @@ from backprobe.backends.user_lines import callers
 from backprobe.source.user_code import package
 
 MOST = 20_000
-"""The most operations that are kept for one iteration."""
+"""The most operations that are kept for one iteration. If there are more, none is kept."""
 SMALL, SMALL_ELEMENTS = 2_000, 5_000_000
 """The limits of a small program: the number of operations, and of elements in their results. It is cheap to examine
 again.
@@ -59,7 +59,7 @@ class Operations:
         self.suspicious, self.leading = frozenset(suspicious or ()), set(suspicious or ())
         self.recorded: list[RecordedOperation] = []
         self.dropped: dict[int, Instruction] = {}  # by the number of a result: the instruction that discards it
-        self.trained: set[int] = set()  # differentiated tensors that are computed from watched Variables
+        self.trained: set[int] = set()  # tensors computed from watched Variables along paths that carry a gradient
 
     def listening(self) -> AbstractContextManager[None]:
         """Inside this context operations are observed."""

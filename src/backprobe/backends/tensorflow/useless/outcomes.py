@@ -32,7 +32,7 @@ class Operation(NamedTuple):
         return [one for one in self.inputs if is_float(one)]
 
     def keeps_dimensions(self) -> bool:
-        """Does the operation have the option to keep the dimensions that it reduces?"""
+        """Does the operation keep the dimensions that it reduces?"""
         attrs = self.attrs or ()
         return any(name == "keep_dims" and bool(value) for name, value in zip(attrs[::2], attrs[1::2], strict=True))
 
@@ -41,7 +41,9 @@ class Operation(NamedTuple):
         return "keep_dims" in (self.attrs or ())[::2] and len(self.floats) == 1
 
     def is_constant(self) -> bool:
-        """Does the operation return the same result for any numbers, such as softmax of single elements?"""
+        """Does the operation return the same result for any numbers, such as softmax of single elements? False if that
+        cannot be tested.
+        """
         if (
             private.is_stateful(self.kind)
             or len(self.outputs) != 1
@@ -76,8 +78,8 @@ class Elementwise:
         self.known: dict[str, bool] = {}
 
     def __call__(self, one: Operation) -> bool:
-        """Return whether the operation is elementwise. Never raises. Operations with state, such as random generators,
-        are not run.
+        """Return whether operations of this kind are elementwise, which the first of them decides. Operations that are
+        not run again, such as large ones and random generators, count as not elementwise.
         """
         known = self.known.get(one.kind)
         if known is None:

@@ -65,8 +65,8 @@ class Passes:
             self.endings.update({number: [set()] for number in wanted})
 
     def found(self) -> dict[int, set[End]]:
-        """End the iteration. Return, by the number of each Variable, the places where its gradients vanished in every
-        pass.
+        """End the iteration. Return the Variables whose gradients vanished in every pass, by number, each with the
+        places where that happened.
         """
         came = self.leaves.reached()
         found = {number: each[0].union(*each) for number, each in self.endings.items() if all(each)}

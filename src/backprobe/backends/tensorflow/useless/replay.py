@@ -41,7 +41,7 @@ class RecordedOperation:
 
     def gradients(self, given: Sequence[Any], inputs: Sequence[Any] | None = None) -> list[Any]:
         """Return the gradients of the inputs, given the gradients of the outputs. ``inputs`` replaces the recorded
-        inputs.
+        inputs, but not for a custom gradient function.
         """
         if self.own_gradient is not None:
             found = self.own_gradient(*given)
@@ -215,7 +215,7 @@ def _is_gradient(given: Any) -> bool:
 
 
 def _drawn_like(gradient: Any, drawn: numpy.random.Generator, is_signed: bool = False) -> Any:
-    # Return random numbers. An operation that passes some of them on is not flat.
+    # Return random numbers in the shape of a gradient; None and other values are returned unchanged.
     if not _is_gradient(gradient):
         return gradient
     numbers = drawn.normal(size=gradient.shape) if is_signed else drawn.uniform(0.5, 1.5, gradient.shape)

@@ -32,7 +32,7 @@ class TensorflowSteps(SampledSteps):
         return found
 
     def after(self, optimizer: Any, sampled: Sequence[Sampled], rate: Any) -> None:
-        """Compare the samples with the Variables after the step."""
+        """Compare the samples with the Variables after the step, unless the learning rate is unknown or 0."""
         number = number_of(rate)
         if not sampled or not number:
             return
