@@ -127,7 +127,7 @@ class PassedCall(GuardedCall, Protocol):
     """The paths of outputs whose gradients are left out when the call is repeated."""
 
     def outputs_and_gradients(self, outputs: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
-        """Return those outputs of the call that received a gradient, and these gradients."""
+        """Return those outputs that received a gradient and are not in ``without``, and these gradients."""
         paths = [path for path in self.gradients if path in outputs and path not in self.without]
         return [outputs[path] for path in paths], [self.gradients[path] for path in paths]
 

@@ -1,7 +1,7 @@
 """Finds how a function uses the result of a call, or a parameter, by reading the source. Nothing is run.
 
 Only uses that the text proves are reported. A name is followed from statement to statement until each of its uses takes
-the value out of the graph. If one use may pass the value on, nothing is reported.
+the value out of the graph. If one use may pass the value on, no use is reported; for a result, only its call is.
 """
 
 from __future__ import annotations

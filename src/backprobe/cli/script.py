@@ -44,7 +44,11 @@ def judged(
     experiments: bool = False,
     **options: Any,
 ) -> bp.Report:
-    """Run a script and report on it. If the script raises or exits with a status, the report is printed first."""
+    """Run a script and return the report on it.
+
+    If the script raises, its error and then the report so far are printed, and SystemExit is raised. If it exits with
+    a status other than 0, the report is printed before SystemExit goes on.
+    """
     file, spec = main_program(program)
     _refuse_options(program, file, backend, options)
     more = ""
@@ -99,7 +103,7 @@ def recorded(
     partials: Any,
     **options: Any,
 ) -> bp.Recording:
-    """Record the first gradients that a script computes. If the script raises, the recording is printed first."""
+    """Record the first gradients that a script computes. If the script raises, its error and the recording are printed."""
     file, spec = main_program(program)
     _refuse_options(program, file, backend, options)
     probe: Probe[..., Any] = Probe(
@@ -129,7 +133,8 @@ def _refuse_options(program: str, file: str, backend: str | None, options: dict[
 
 @contextmanager
 def _ending(known: Callable[[], bp.Report | bp.Recording | None]) -> Iterator[None]:
-    # Run a script inside this context. If the script raises or exits, the results so far are printed first.
+    # Run a script inside this context. If the script raises, its error and then the results so far are printed; if it
+    # exits, the results are printed before.
     try:
         yield
     except SystemExit:

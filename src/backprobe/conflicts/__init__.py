@@ -116,7 +116,7 @@ class Conflicts(NumberTable):
 
 
 def _cells(one: Conflict) -> Sequence[str]:
-    # The table row of a pair, with a dash instead of NaN.
+    # The table row of a pair. A cosine or ratio that is NaN is shown as a dash.
     cosine, ratio = (
         ("–" if math.isnan(number) else f"{number:{form}}")
         for number, form in ((one.cosine, "z.2f"), (one.ratio, ".3g"))

@@ -97,11 +97,13 @@ def _parts(pattern: str) -> tuple[list[str], list[str]]:
 def renames_of(
     rename: Mapping[str, str] | None, names: Iterable[str], others: Iterable[str], what: str = "recording"
 ) -> Sequence[Rename]:
-    """Return the renames. Each must rename one of ``names`` to one of ``others``, both given without counts.
+    """Return the renames. Each must rename at least one of ``names`` to one of ``others``, both given without
+    counts.
 
     ``what`` is the word for the object that has the names: a recording or a run.
 
-    Raises BadOption, BadName, and NothingMatched for a pattern that matches nothing.
+    Raises NothingMatched if a rename leads from none of ``names`` to one of ``others``, BadName for an empty pattern,
+    and BadOption if stars differ, if a name gets two new names, or if two names get the same one.
     """
     if rename is None:
         return ()

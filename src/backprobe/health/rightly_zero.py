@@ -148,9 +148,10 @@ def _empty(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> list[int]
 
 
 def _round(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> list[int]:
-    # Return the other consumers and the inputs of the value that also flow into all of ``consumers``, if each of these
-    # belongs to a later call of a module that was called before. This happens if the program differentiates a model's
-    # gradient: both the next layer and the gradient use the activations.
+    # If each of ``consumers`` belongs to a later call of a module that was called before, return those other consumers
+    # and inputs of the value that also flow into all of ``consumers``, except parameters. Otherwise return none. This
+    # happens if the program differentiates a model's gradient: both the next layer and the gradient use the
+    # activations.
     if not all(_is_later_call(arrays, one, at) for one in consumers):
         return []
     beside = [one for one in (*arrays.graph.consumers[at], *arrays.graph.inputs[at]) if one not in consumers]

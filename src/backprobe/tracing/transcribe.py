@@ -224,8 +224,8 @@ def _may_cut(entry: Entry, lost: Set[int]) -> bool:
     # May this entry be the reason why a gradient is missing? Most recordings have no such entry, and are not searched
     # further.
     #
-    # The entry may be the reason if it mentions a value that no edge leads to, if backward passed nothing along one of
-    # its edges, or if the backend knows the line.
+    # The entry may be the reason if it mentions a value without a gradient to which none of its own edges leads, if it
+    # has a gradient and backward passed nothing along one of its edges, or if the backend knows the line.
     edges = {edge.at for edge in entry.inputs}
     if not lost.isdisjoint(edges) and entry.status is GradStatus.OK:
         return True
