@@ -33,8 +33,8 @@ class _Beside:
 
 @contextmanager
 def silent() -> Iterator[bool]:
-    """Within this context this thread prints, logs and warns nothing. Yields False, and changes nothing, while another
-    thread is silenced.
+    """Within this context this thread prints, logs and warns nothing. Yields False, and changes nothing, if a thread
+    is silenced already.
 
     >>> with silent() as is_silent:
     ...     print("not to be seen")

@@ -78,7 +78,7 @@ ACTIVATIONS = frozenset(
         "logsoftmax",
     )
 )
-"""Functions whose derivative is not zero between 0 and LARGE."""
+"""Functions whose derivative is not zero between 0 and LARGE in float32."""
 LARGE = 6
 ITEM = re.compile(r"\['?(\w+)'?\]")  # an item of a container, which a recording names ``p.a``
 NOT_KNOWN = "?"  # a call that is known only from the expression

@@ -22,7 +22,7 @@ from backprobe.source.user_code import package
 
 MANY = 100  # items of a container that are examined
 MOST_SOURCES = 1000  # earlier sources of one list or sum that are kept, from the first
-CHANGED = object()  # stands for the new value of a variable after ``total += loss``
+CHANGED = object()  # stands for the new value of a variable after ``total += loss.item()``
 
 
 class Enough(SystemExit):

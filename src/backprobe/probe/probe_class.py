@@ -1,4 +1,4 @@
-"""The class ``Probe``: it records its target in the appropriate form when it is called or opens a block."""
+"""The class ``Probe``: a call records its target, and a block records what runs inside, each in the appropriate form."""
 
 from __future__ import annotations
 

@@ -285,8 +285,9 @@ class Memory:
     users: list[tuple[Tensor, dict[str, Any]]] = field(default_factory=list)
 
     def bytes(self) -> Any:
-        """Return the bytes from the first to the last one that the tensors use. If all tensors have one layout and use
-        only a small part of these bytes, return that part alone. The layouts are adjusted to the returned bytes.
+        """Return the bytes from the first to the last one that the tensors use, with up to 15 bytes before them. If all
+        tensors have one layout and use only a small part of these bytes, return that part alone. The layouts are
+        adjusted to the returned bytes.
         """
         users = [(tensor, layout) for tensor, layout in self.users if tensor.numel()]
         ranges = [_covered(tensor) for tensor, _ in users]
