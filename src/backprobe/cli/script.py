@@ -103,7 +103,7 @@ def recorded(
     partials: Any,
     **options: Any,
 ) -> bp.Recording:
-    """Record the first gradients that a script computes. If the script raises, its error is printed and the recording."""
+    """Record the first gradients that a script computes. If the script raises, its error and these are printed."""
     file, spec = main_program(program)
     _refuse_options(program, file, backend, options)
     probe: Probe[..., Any] = Probe(

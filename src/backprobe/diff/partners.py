@@ -17,8 +17,8 @@ class Partners:
     """Pairs the modules of two recordings. Each module has at most one partner.
 
     ``of`` maps the path of a module in the first recording to the path of its partner, and to how the partner was
-    found. ``matches`` are new matches of parameters. ``known`` are the matches found before, such as those by name or by a
-    rename, from which the pairing starts.
+    found. ``matches`` are new matches of parameters. ``known`` are the matches found before, such as those by name
+    or by a rename, from which the pairing starts.
     """
 
     def __init__(self, a: Side, b: Side, known: Iterable[Match]) -> None:

@@ -1,4 +1,4 @@
-"""The class ``Probe``: a call records its target, and a block records what runs inside, each in the appropriate form."""
+"""The class ``Probe``: a call records its target, and a block records what runs inside, in the appropriate form."""
 
 from __future__ import annotations
 
