@@ -86,7 +86,6 @@ class Untrained:
     carriers: tuple[Position, ...] = ()
     own: Position | None = None
     dropped: tuple[ModuleCall, ...] = ()
-    twins: tuple[tuple[str, str], ...] = ()
     instead: tuple[Position, ...] = ()
 
 
