@@ -2,7 +2,7 @@
 # ask: explain --steps 4
 # exit: 3
 # says: Unknown variable: \S+ path=base
-# says: only uncompiled
+# says: only without compiling
 """The second phase is to tune the base as well, but the traced step is that of the first: nothing of it moves."""
 
 import keras
