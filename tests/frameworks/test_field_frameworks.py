@@ -29,6 +29,7 @@ HEAVY = (
     "softmax_before_the_loss",
     "kl_kept_as_aux",
     "constants_of_loops",
+    "keras_on_jax_stops_a_branch",
 )
 """Programs of JAX that take seconds to compile, again for each experiment."""
 

@@ -279,6 +279,11 @@ class Backend(Protocol):
     uncompiled: Callable[[], AbstractContextManager[object]] | None = None
     """Within this context, functions that the program compiles run as plain Python, and can be observed."""
 
+    checks_compiled: bool = False
+    """Does a script without findings run again compiled, for errors that it raises only there? PyTorch's compiler takes
+    too long for that.
+    """
+
     traced_line: Callable[[BaseException], Source | None] | None = None
     """(error) -> the program's line of an error that is raised only because of ``uncompiled``; None for any other
     error.

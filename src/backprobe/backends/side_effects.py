@@ -15,13 +15,16 @@ from functools import cache
 from typing import Any
 
 from backprobe.record.reasons import Note
+from backprobe.source.user_code import CONVERTED
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 CHANGING = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "shutil.")
 STARTING = ("subprocess.Popen", "os.system", "os.exec", "os.fork", "os.posix_spawn", "os.spawn")
 CONNECTING = ("socket.connect", "socket.bind", "socket.sendto", "urllib.Request", "http.client.connect")
-OWN = ("__pycache__", os.devnull)
-"""Files that Python itself writes when it imports modules, and the null device."""
+OWN = ("__pycache__", CONVERTED, os.devnull)
+"""Files that Python itself writes when it imports modules, those that TensorFlow imports converted code from, and the
+null device.
+"""
 
 
 class StoppedAtEffect(BaseException):
@@ -83,11 +86,15 @@ def effect_of(event: str, args: tuple[Any, ...]) -> str:
 
     >>> effect_of("open", ("log.txt", "a", 0)), effect_of("open", ("log.txt", "r", 0)), effect_of("compile", ())
     ('opens log.txt for writing', '', '')
+
+    A folder cannot be written: ``tempfile`` opens one by a function that opens a file in it, with an event of its own.
     """
     if event == "open":
         path, mode, flags = (*args, "", 0)[:3]
         is_written = bool(set(str(mode or "")) & set("wax+")) or bool(int(flags or 0) & WRITING)
         named = isinstance(path, str | bytes | os.PathLike) and not any(own in os.fsdecode(path) for own in OWN)
+        if named and is_written and os.path.isdir(path):
+            return ""
         return f"opens {os.fsdecode(path)} for writing" if named and is_written else ""
     if event.startswith(CHANGING) and not (event == "os.mkdir" and os.path.isdir(args[0])):  # that one raises
         return "changes files"

@@ -59,5 +59,18 @@ def users_line_of(step: TracebackType | None) -> Source | None:
     return found
 
 
+def outer_place(step: TracebackType | None) -> Place | None:
+    """Return the line of the program in a traceback from which it first calls a library; None if there is none."""
+    found = None
+    while step is not None:
+        file = step.tb_frame.f_code.co_filename
+        if package(file) is None:
+            found = file, step.tb_lineno
+        elif found is not None:
+            return found
+        step = step.tb_next
+    return found
+
+
 def source_at(file: str, line: int) -> Source:
     return Source(file, line, linecache.getline(file, line).strip())

@@ -28,9 +28,15 @@ from backprobe.health.missing import LACKING
 from backprobe.probe.probe_class import Probe
 from backprobe.probe.script import USUAL, Script
 from backprobe.probe.script_again import looked_at_again
-from backprobe.probe.script_experiments import Beginning
+from backprobe.probe.script_compiled import compiled_error, ends_compiled
+from backprobe.probe.script_experiments import Beginning, ScriptExperiments
 from backprobe.probe.script_numbers import with_numbers
 from backprobe.probe.script_recording import ScriptRecording
+
+COMPILED = "the script raises this only where {} compiles its functions: run again without compiling, it did not"
+UNCOMPILED = (
+    "this is raised only without compiling, as scripts are observed: run again compiled, the script came to its end"
+)
 
 
 def judged(
@@ -64,18 +70,32 @@ def judged(
     script = Script(probe, file, words, judge, steps or USUAL, spec, more)
     with _ending(script.report), progress(lambda: f"{program} runs, {script.iterations} iterations"):
         beginning = Beginning()
-        script.run()
+        try:
+            script.run()
+        except Exception as error:
+            again = script.experiments(beginning) if experiments else None
+            if again is not None and not is_unread(error) and ends_compiled(again):
+                error.add_note(f"backprobe: {UNCOMPILED}")
+            raise
     report = script.report()
     if report is None and script.has_exited and asks_for_help(words):
         raise SystemExit
     if report is None:
         raise no_gradient_seen(program, file, script.elsewhere.started)
     again = script.experiments(beginning) if experiments else None
-    if again is None:
-        return report
-    if nonfinite:
-        return with_numbers(report, again)
-    return again.with_tried(looked_at_again(report, script, again))
+    return report if again is None else _tried(report, script, again)
+
+
+def _tried(report: bp.Report, script: Script, again: ScriptExperiments) -> bp.Report:
+    # Return the report after experiments. If the script fails where it is compiled, its error is printed.
+    if script.probe.options.nonfinite:
+        return with_numbers(report, again) if script.passes else report
+    error = compiled_error(again, script.stopped_at, script.gradients or script.iterations) if report.ok else None
+    if error is not None:
+        show_error(error)
+        tell(COMPILED.format(again.backend.title))
+        raise SystemExit(RAISED) from error
+    return again.with_tried(looked_at_again(report, script, again)) if script.passes else report
 
 
 def healthy(recording: bp.Recording) -> bp.Report:

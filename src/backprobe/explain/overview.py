@@ -198,7 +198,7 @@ def _severed(flow: Dataflow, lost: set[int]) -> tuple[list[Finding], set[int], l
     # are no faults and are returned separately: updates, and cuts that are probably intended.
     findings, explained, updates, spared = [], set(), [], []
     is_replaced, meant, settled = _replaced(flow), set[int](), trained_leaves(flow)
-    for group in _by_line(flow, _without_outer(flow, flow.severing(flow.leading))):
+    for group in _by_line(flow, _at_own_lines(_without_outer(flow, flow.severing(flow.leading)))):
         behind = flow.cut_off_by(group) & lost
         is_silent = any(cut.is_silent for cut in group)
         if not behind and (is_silent or _are_settled(group, settled)):
@@ -285,6 +285,15 @@ def _without_outer(flow: Dataflow, cuts: Sequence[Cut]) -> list[Cut]:
         )
 
     return [cut for cut in cuts if not is_said(cut)]
+
+
+def _at_own_lines(cuts: Sequence[Cut]) -> list[Cut]:
+    # Remove cuts at lines of libraries that the program's own line has called: they are the same cut, of the same two
+    # values, if the library hands the result on as it is.
+    own = {
+        (cut.mention.source, cut.target) for cut in cuts if cut.mention.line and not _is_of_library(cut.mention.line)
+    }
+    return [cut for cut in cuts if not _is_of_library(cut.mention.line) or (cut.mention.source, cut.target) not in own]
 
 
 def _may_be_meant(flow: Dataflow, lost: set[int]) -> bool:

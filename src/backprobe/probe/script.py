@@ -20,6 +20,7 @@ from backprobe.backends.dialects import DIALECTS, dialect_of
 from backprobe.backends.discover import runs_on
 from backprobe.backends.protocol import Backend
 from backprobe.backends.useless import UselessGradients
+from backprobe.backends.user_lines import Place, outer_place
 from backprobe.errors import BackprobeError
 from backprobe.explain import explain
 from backprobe.findings.known import Known
@@ -44,7 +45,8 @@ LATER = ", and later ones were not looked at: {} looks at up to ten"
 USUAL = 2  # the usual number of iterations: the second also shows effects of the first
 CLEAN = "no NaN or Inf comes to an output or a gradient: {} and {} were checked, in {}"
 CLEAN_GRADIENTS = "no NaN or Inf comes to a gradient, nor to what it is of: {} were checked"
-BEFORE = "earlier, in an iteration without backward(): {}{}"
+BEFORE = "earlier, in an iteration without {}: {}{}"
+BACKWARD, A_GRADIENT = "backward()", "a gradient"
 NOT_RUN = "backward_not_run"
 NOTHING_RAN = "{}: there is no gradient to explain"
 OWN = " in the script's own thread and process"
@@ -161,6 +163,7 @@ class Script:
         self.began = 0.0
         self.elsewhere = Elsewhere()
         self.passes, self.losses = 0, list[float]()  # the number of backward passes, and the last losses
+        self.stopped_at: Place | None = None  # the line of the script at which it was stopped
         from backprobe.explain.nonfinite.earlier_iterations import EarlierIterations  # which imports NumPy
 
         self.earlier = EarlierIterations()
@@ -178,6 +181,7 @@ class Script:
         )
         gradients, self.elsewhere = ScriptGradients(self.probe, self._taken, self.judge), loop.elsewhere
         loop.without_blocks = gradients.listen
+        self.began = time.monotonic()
         try:
             try:
                 loop.run(self.arguments, self.spec)
@@ -187,7 +191,9 @@ class Script:
                     self.useless.stop()
                 self.gradients += gradients.count
                 self.values += gradients.count
-        except Stopped:
+                self.backend = self.backend or gradients.backend
+        except Stopped as stop:
+            self.stopped_at = outer_place(stop.__traceback__)
             if self.answer is None:
                 return
             stopped = STOPPED.format(self.iterations, self.does) if self.iterations else GRADIENT.format(gradients.last)
@@ -229,8 +235,8 @@ class Script:
         if not record.entries:
             return False
         self.iterations += max(block.iterations, bool(record.outputs))
-        is_beside = dialect_of(record.framework).runs_backward and bool(record.outputs) and not block.summed
-        self.does = TAKE_GRADIENTS if is_beside else RUN_BACKWARD
+        is_beside = bool(record.outputs) and not block.summed
+        self.does = RUN_BACKWARD if dialect_of(record.framework).runs_backward and not is_beside else TAKE_GRADIENTS
         if self.probe.options.nonfinite and self._is_clean(record):
             self.earlier.keep_losses(record)
             return self.iterations >= self.most
@@ -332,9 +338,10 @@ class Script:
             notes = (*report.notes, *([none_ran] if none_ran else ()), *beside)
             nothing = Report(NOTHING_RAN.format(none_ran), (), tuple(beside), complete=False)
             self.last = nothing if is_all else replace(report, notes=notes)
+        without = BACKWARD if dialect_of(record.framework).runs_backward else A_GRADIENT
         for one in report.of_kind("born")[: MOST - len(self.before)]:
             where = "" if one.source is None else f" ({place(one.source.file, one.source.line)})"
-            self.before[BEFORE.format(one.headline, where)] = None
+            self.before[BEFORE.format(without, one.headline, where)] = None
 
     def _is_clean(self, record: Record) -> bool:
         # Is every value, gradient and written parameter finite? Those that were checked are counted.
@@ -351,8 +358,8 @@ class Script:
         return Script(probe, self.file, self.arguments[1:], self.judge, spec=self.spec, most=self.iterations)
 
     def experiments(self, beginning: Beginning) -> ScriptExperiments | None:
-        """Return the object that runs the script again for experiments; None if no gradient was taken in a block."""
-        if self.backend is None or not self.passes:
+        """Return the object that runs the script again for experiments; None if its framework is not known."""
+        if self.backend is None:
             return None
         return ScriptExperiments(
             beginning,

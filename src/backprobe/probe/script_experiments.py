@@ -56,6 +56,7 @@ SHORTEST = 30.0  # seconds that all experiments together may take, or twice the 
 MOST_ENDS = 8  # the most lines that are tried because a history ends there
 ENDS = "history_ends"  # the code of the finding at a line where a history was observed to end
 NO_LINE = Known.NO_CUT | Known.NOT_HOW
+REGISTER = atexit.register
 MOVES = (-1.5, 1.001)  # the second is used if the first leads to an error
 NOT_TRIED = "what was found was not tried: run again, the script {effect}"
 TOO_LONG = "what was found was not tried: the script took {seconds:.0f} s, and runs again only below {most:.0f} s"
@@ -70,11 +71,11 @@ class Beginning:
         self.known = [name for name in BACKENDS if is_imported(name)]
         self.states = [(write, read()) for read, write in random_states(self.known)]
 
-    def again(self, backend: Backend, bridges: Bridges) -> None:
+    def again(self, backend: Backend, bridges: Bridges | None) -> None:
         """Restore the random states, so that the script gets the same random numbers again. If its framework was
         imported later, begin with the random states and modes that the framework has in a new process.
         """
-        if backend.name not in self.known:
+        if backend.name not in self.known and bridges is not None:
             bridges.begin()
         for write, state in self.states:
             write(state)
@@ -186,8 +187,12 @@ class ScriptExperiments:
         return None if run is None else HeardRun(run.losses, heard, counts)
 
     def may_try(self) -> bool:
+        """May the script run again, with bridges?"""
+        return self.backend.bridges is not None and self.may_run()
+
+    def may_run(self) -> bool:
         """May the script run again?"""
-        return self.backend.bridges is not None and not RUNNING.name and not self.backend.state(None).effect()
+        return not RUNNING.name and not self.backend.state(None).effect()
 
     @contextmanager
     def as_before(self) -> Iterator[None]:
@@ -211,7 +216,7 @@ class ScriptExperiments:
         place = _own_place(one)
         if place is None:
             return one
-        self._code(place[0])
+        self.code(place[0])
         found = self._at_its_line(one, at_line(self.statements, *place))
         is_proven, is_sure = found.tried != one.tried, not one.known & NO_LINE
         if (is_proven and Known.NOT_HOW not in one.known) or (is_sure and not one.lost):
@@ -326,7 +331,7 @@ class ScriptExperiments:
             return None
         assert self.backend.bridges is not None
         self.left -= not edits
-        code = partial(self._edited, edits) if edits else self._code
+        code = partial(self._edited, edits) if edits else self.code
         bridges = self.backend.bridges()
         is_tensor = self.backend.arrays.is_tensor
         run = BridgedRun(bridges, self.statements, plan, is_over, self.until, self._total, is_tensor)
@@ -337,11 +342,14 @@ class ScriptExperiments:
                 return run if self._ran(run, code) else None
 
     @contextmanager
-    def anew(self, code: Code, names: Mapping[str, Any], bridges: Bridges) -> Iterator[bool]:
+    def anew(
+        self, code: Code, names: Mapping[str, Any], bridges: Bridges | None, *, is_compiled: bool = False
+    ) -> Iterator[bool]:
         """Within this context the script can run again as in a new process, with this code for its modules.
 
         Yields False if another program is already running again.
         """
+        uncompiled = None if is_compiled else self.backend.uncompiled
         with ExitStack() as entered:
             if not entered.enter_context(silent()):
                 yield False
@@ -349,11 +357,11 @@ class ScriptExperiments:
             entered.enter_context(warnings.catch_warnings())
             entered.enter_context(replaced([(atexit, "register", _not_registered)]))
             entered.enter_context(imported_anew(self.beginning.modules, code, names))
-            entered.enter_context(writing_refused(bridges.writers))
+            entered.enter_context(writing_refused(() if bridges is None else bridges.writers))
             entered.enter_context(harmless(os.path.basename(self.file)))
             self.beginning.again(self.backend, bridges)
             # compiled functions are removed, because a new process would not have them
-            entered.enter_context((self.backend.uncompiled or nullcontext)())
+            entered.enter_context((uncompiled or nullcontext)())
             yield True
 
     def _ran(self, run: BridgedRun, code: Code) -> bool:
@@ -378,7 +386,8 @@ class ScriptExperiments:
         is_array = type(value).__module__ == "numpy" and hasattr(value, "dtype") and value.dtype.kind in "biufc"
         return float(abs(value).sum()) if is_array else None
 
-    def _code(self, file: str) -> CodeType:
+    def code(self, file: str) -> CodeType:
+        """Return the code of a file of the script, with hooks."""
         if file not in self.codes:
             self.codes[file] = with_hooks(Path(file).read_bytes(), file, self.statements)
         return self.codes[file]
@@ -386,7 +395,7 @@ class ScriptExperiments:
     def _edited(self, edits: Sequence[Edit], file: str) -> CodeType:
         # Return the compiled code of a file with edits. Raises SyntaxError.
         own = [one for one in edits if os.path.abspath(one.file) == file]
-        return with_hooks(edited(own[0].text, own), file, self.statements) if own else self._code(file)
+        return with_hooks(edited(own[0].text, own), file, self.statements) if own else self.code(file)
 
     def names_of(self, file: str) -> Mapping[str, Any]:
         """Return the global names of a file of the script, with their values."""
@@ -442,8 +451,11 @@ def _said(one: Finding, run: BridgedRun, instead: Collection[Statement], behind:
 
 
 def _not_registered(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[..., Any]:
-    # Used instead of ``atexit.register``. It does nothing, because the script registered its exit functions in the
-    # first run.
+    # Used instead of ``atexit.register``. It leaves out the script's functions, which the first run has registered.
+    # Those of libraries are registered: TensorFlow removes files that it wrote in this run.
+    code = getattr(function, "__code__", None)
+    if code is not None and package(code.co_filename) is not None:
+        REGISTER(function, *args, **kwargs)
     return function
 
 

@@ -45,6 +45,7 @@ class JaxBackend(Backend):
     memory = JaxMemory
     hear_births = staticmethod(hearing_births)
     uncompiled = staticmethod(uncompiled)
+    checks_compiled = True
     recheck = JaxRecheck
     state = JaxState
     trials = JaxTrials

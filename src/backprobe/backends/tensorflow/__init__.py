@@ -120,6 +120,7 @@ class TensorflowBackend(Backend):
     reduced = staticmethod(layers.reduced)
     hear_births = staticmethod(hearing_births)
     uncompiled = staticmethod(uncompiled)
+    checks_compiled = True
     recheck = TensorflowRecheck
     state = TensorflowState
     trials = TensorflowTrials
