@@ -38,6 +38,8 @@ class ModuleRuns:
 
     def __init__(self) -> None:
         self.modules: dict[int, Module] = {}  # the modules that ran, by id
+        # the modules whose other methods of the program called them, by id: a trainer calls a ``training_step``
+        self.callers: dict[int, Module] = {}
         self.calls: dict[int, dict[tuple[Instruction, str], tuple[Instruction, ...]]] = {}
         # calls of custom functions whose result is never used, with the nodes of their arguments
         self.dropped: dict[ModuleCall, list[Node]] = {}
@@ -67,6 +69,9 @@ class ModuleRuns:
         if called is None:
             return
         at = called.f_code, called.f_lasti
+        caller = name_in(called, called.f_code.co_varnames[0]) if called.f_code.co_argcount else None
+        if isinstance(caller, Module):
+            self.callers[id(caller)] = caller
         if (at, mode) not in calls:
             around = [at, *((one.f_code, one.f_lasti) for one in users)] if mode else [at]
             calls[at, mode] = tuple(around[:MOST])
