@@ -224,6 +224,8 @@ SENTENCES = {
     "reached_by_one": "{outputs} alone reaches: {names}",
     "about_outputs": "this is about {outputs}",
     "lost_beside": "no gradient flows back along {at} to {names}: intended?",
+    "lost_derivative": "no gradient flows back along {at} to {names}: the gradients that it gives have no history of "
+    "their own. If they should: {differentiably}",
     "lost_detached": "no gradient flows back along {at} to {names}: it is detached there",
     "sampled": "the derivative of {at} with respect to {names} is 0: {instead}",
     "lost_beside_more": "the same along {more} more lines",

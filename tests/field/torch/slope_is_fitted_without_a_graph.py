@@ -1,5 +1,4 @@
 # from: https://github.com/pytorch/pytorch/issues/31984
-# exit: 1
 # says: create_graph=True
 # says: slope
 # never: got no gradient
