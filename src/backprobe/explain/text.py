@@ -55,6 +55,7 @@ SENTENCES = {
     "unused.forward_next": "use it there; or, if that is intended, freeze it with requires_grad_(False)",
     "unused.value": "{value} is computed, and nothing that was recorded leads from it to {outputs}",
     "unused.value_next": "use it in what the loss is computed from",
+    "as_tried_next": "write that line as it was tried",
     "unknown.call": "no path leads from {outputs} back to {call}: its result is cut off later, or not used",
     "unknown.call_next": "give the result a name, out = {plain}, and ask again: then the line that cuts it off is "
     "known",

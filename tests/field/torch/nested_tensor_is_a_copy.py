@@ -1,7 +1,8 @@
 # from: own
 # exit: 1
 # says: embed
-# says: as_nested_tensor
+# says: tried: `words = torch\.nested\.as_nested_tensor\(
+# never: ask again
 # Sentences of several lengths become one nested tensor: of copies, which have no history.
 import torch
 from torch import nn
