@@ -73,10 +73,10 @@ class ModuleRuns:
         caller = name_in(called, called.f_code.co_varnames[0]) if called.f_code.co_argcount else None
         if isinstance(caller, Module):
             self.callers[id(caller)] = caller
-        known = calls.setdefault((at, mode), {})
-        if not known or (mode and len(known) < MOST):
+        alike = calls.setdefault((at, mode), {})
+        if not alike or (mode and len(alike) < MOST):
             around = [at, *((one.f_code, one.f_lasti) for one in users)] if mode else [at]
-            known[tuple(around[:MOST])] = None
+            alike[tuple(around[:MOST])] = None
 
     def _applied(self, node: Any, frame: FrameType) -> None:
         # Note that a custom function is applied to ``node.next_functions``. They are kept in case its result is never
