@@ -454,7 +454,7 @@ PROOFS = {
     "hidden_to": lambda said: said.entry() is None, "inside_module": lambda said: said.finding.source is not None,
     "as_another": lambda said: said.entry() is None or str(said.entry().status) != "ok",
     "only_derivative": each_lacks, "cut_in_graph": each_lacks, "not_asked": each_lacks, "model_states": none_reaches,
-    **true_of(lost_on_line, "lost_beside", "lost_detached"),
+    **true_of(lost_on_line, "lost_beside", "lost_detached", "lost_derivative"),
     "sampled": lambda said: all(map(is_zero, said.listed())),
     "aliases": lambda said: {*names_in(said.fields["names"])} <= {*said.rec[said.asked].aliases},
     "not_finite": lambda said: said.fields["count"] == int((~said.rec[said.asked].grad.isfinite()).sum()),

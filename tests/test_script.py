@@ -173,7 +173,8 @@ def test_a_loss_that_a_loop_differentiates_twice_is_to_be_computed_again(script)
     code, out, _ = script(f"{made}{again}\nfor i in range(3):\n    loss.backward()\n")
     assert code == 3 and "not seen here" not in out and "inner probe" not in out
     assert "freed the graph behind 'loss': it was made before this recording, or this iteration, began\n" in out
-    assert "retain_graph=True in the earlier call, or compute loss again before each backward()\n" in out
+    assert "next:     compute loss again before each backward();\n" in out
+    assert "or retain_graph=True in the earlier call, if nothing that loss is computed from changes in between\n" in out
     printed(script(f"{made}{again}\nfor i in range(3):\n    loss.backward(retain_graph=True)\n"))
     printed(script(f"{made}for i in range(3):\n    {again}\n    loss.backward()\n"))
 

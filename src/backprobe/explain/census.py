@@ -159,6 +159,13 @@ def _cutting(causes: Sequence[Finding]) -> list[Finding]:
     return [cause for cause in causes if not cause.known & Known.NO_CUT]
 
 
+def _of_calls(flow: Dataflow, one: Untrained) -> Iterator[Finding]:
+    # Yield a finding for each call of the module. One call may have run below several lines that switch gradients off.
+    found = [of_call(flow, one.name, call) for call in one.calls]
+    for group in grouped(found, _place):
+        yield replace(group[0], facts=tuple(dict.fromkeys(fact for each in group for fact in each.facts)))
+
+
 def _by_facts(flow: Dataflow, one: Untrained, are_several: bool) -> Iterator[Finding]:
     # Yield the causes that facts about the parameter and its module show, such as: did the module run, is another
     # tensor in the parameter's place, and was the result differentiated? If they show none, yield an unknown cause.
@@ -177,7 +184,7 @@ def _by_facts(flow: Dataflow, one: Untrained, are_several: bool) -> Iterator[Fin
     elif one.ran is ModuleRan.OWN and not one.calls:
         yield said(flow, "unused.forward", one.name, None, module=repr(one.module))
     elif one.ran in (ModuleRan.CALLED, ModuleRan.OWN) and one.calls:
-        yield from (of_call(flow, one.name, call) for call in one.calls)
+        yield from _of_calls(flow, one)
     elif one.module:
         facts = [say("others_reached", module=repr(one.module))] if one.ran is ModuleRan.PARTLY else []
         yield _unknown(flow, one.name, facts)

@@ -333,6 +333,10 @@ def _state(entry: Entry) -> str:
     return "differentiated" if entry.status in HISTORY else str(entry.status)
 
 
+BESIDE = {"detach": "lost_detached", "stop_gradient": "lost_detached", "derivative": "lost_derivative"}
+"""Codes of notes on lines through which no gradient flows back, by the kind of the use."""
+
+
 def lost_beside(flow: Dataflow, mentions: Sequence[Mention]) -> list[str]:
     """Return notes on lines through which no gradient flows back, although it does on other paths.
 
@@ -342,9 +346,10 @@ def lost_beside(flow: Dataflow, mentions: Sequence[Mention]) -> list[str]:
     for mention in mentions:
         target = flow.entries[mention.target]
         if mention.place is not None or target.source is not None:
-            code = "lost_detached" if mention.use.kind in ("detach", "stop_gradient") else "lost_beside"
+            code = BESIDE.get(mention.use.kind, "lost_beside")
             lines.setdefault((code, part_of_line(mention, target)), {})[flow.entries[mention.source].name] = None
-    found = [say(code, at=at, names=quoted(list(names), len(names))) for (code, at), names in lines.items()]
+    remedy = {"differentiably": dialect_of(flow.record.framework).remedies["differentiably"]}
+    found = [say(code, at=at, names=quoted(list(names), len(names)), **remedy) for (code, at), names in lines.items()]
     return found[:MOST] + [say("lost_beside_more", more=len(found) - MOST)] * (len(found) > MOST)
 
 

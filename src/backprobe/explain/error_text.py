@@ -35,7 +35,8 @@ ERRORS = {
     "or use {detach}, if gradients need not flow behind it",
     "freed_filled_next": "{detach} after each backward(),\nif gradients need not flow into the steps before",
     "freed_before": ": it was made before this recording, or this iteration, began",
-    "freed_older_next": "retain_graph=True in the earlier call, or compute {name} again before each backward()",
+    "freed_older_next": "compute {name} again before each backward();\n"
+    "or retain_graph=True in the earlier call, if nothing that {name} is computed from changes in between",
     "freed_by_grad_next": "retain_graph=True in that call, or compute {name} again",
     "freed_carried_next": "{detach} before it is used again, if gradients need not flow into the step before;\n"
     "or compute it again; or sum the losses and call backward() once",

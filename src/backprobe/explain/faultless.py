@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import linecache
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from functools import lru_cache
 
 from backprobe.cuts.missing_edges import Dataflow
-from backprobe.explain.about_entries import is_of_whole_numbers
+from backprobe.cuts.parsed import parsed
+from backprobe.explain.about_entries import is_of_whole_numbers, own_name
 from backprobe.explain.text import say
 from backprobe.findings.phrasing import listed
 from backprobe.record.brief import path
@@ -19,7 +23,7 @@ OF_GRADIENTS, NOT_ASKED = "no_path_of_gradient", ("beside_inputs", "beside_sourc
 requested.
 """
 
-
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 UNUSED = ("not_used", "not_seen_used")
 """Codes of notes on values with a history from which no output is computed."""
 
@@ -72,7 +76,9 @@ def _of_no_use(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> dict[s
         "cut_in_graph": in_graph,
         "not_asked": [at for at in missing if flow.entries[at].is_because(*NOT_ASKED)],
         "not_used" if _are_outputs_read(flow) else "not_seen_used": [
-            at for at in unused if not (_is_item(flow.entries[at]) or is_of_gradients(flow, at))
+            at
+            for at in unused
+            if not (_is_item(flow.entries[at]) or is_of_gradients(flow, at) or _is_kept(flow.entries[at]))
         ],
     }
 
@@ -120,6 +126,28 @@ def _are_outputs_read(flow: Dataflow) -> bool:
 def _is_item(entry: Entry) -> bool:
     # Is the entry bound by a loop or comprehension, rather than computed?
     return entry.source is not None and not entry.source.expression and not entry.op
+
+
+def _is_kept(entry: Entry) -> bool:
+    # Does a function in a function of this file read a variable of this name? It may run in a backward pass, as a hook
+    # does.
+    source, name = entry.source, own_name(entry.name)
+    inner = _inner_functions("".join(linecache.getlines(source.file))) if source is not None else ()
+    return any(_only_reads(one, name) for one in inner)
+
+
+@lru_cache(maxsize=8)
+def _inner_functions(text: str) -> Sequence[ast.AST]:
+    # Return the functions that are defined inside other functions.
+    tree = parsed(text)
+    outer = [one for one in ast.walk(tree) if isinstance(one, FUNCTIONS)] if tree is not None else []
+    return [*{one for each in outer for one in ast.walk(each) if isinstance(one, FUNCTIONS) and one is not each}]
+
+
+def _only_reads(function: ast.AST, name: str) -> bool:
+    uses = [one.ctx for one in ast.walk(function) if isinstance(one, ast.Name) and one.id == name]
+    given = any(one.arg == name for one in ast.walk(function) if isinstance(one, ast.arg))
+    return bool(uses) and not given and all(isinstance(one, ast.Load) for one in uses)
 
 
 def is_of_update(flow: Dataflow, at: int) -> bool:

@@ -55,6 +55,7 @@ SENTENCES = {
     "unused.forward_next": "use it there; or, if that is intended, freeze it with requires_grad_(False)",
     "unused.value": "{value} is computed, and nothing that was recorded leads from it to {outputs}",
     "unused.value_next": "use it in what the loss is computed from",
+    "as_tried_next": "write that line as it was tried",
     "unknown.call": "no path leads from {outputs} back to {call}: its result is cut off later, or not used",
     "unknown.call_next": "give the result a name, out = {plain}, and ask again: then the line that cuts it off is "
     "known",
@@ -224,6 +225,8 @@ SENTENCES = {
     "reached_by_one": "{outputs} alone reaches: {names}",
     "about_outputs": "this is about {outputs}",
     "lost_beside": "no gradient flows back along {at} to {names}: intended?",
+    "lost_derivative": "no gradient flows back along {at} to {names}: the gradients that it gives have no history of "
+    "their own. If they should: {differentiably}",
     "lost_detached": "no gradient flows back along {at} to {names}: it is detached there",
     "sampled": "the derivative of {at} with respect to {names} is 0: {instead}",
     "lost_beside_more": "the same along {more} more lines",

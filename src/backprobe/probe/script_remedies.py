@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from backprobe.explain.text import say
+from backprobe.findings.known import Known
 from backprobe.findings.report import Finding
 from backprobe.probe.bridged_run import BridgedRun, BridgingPlan, Stop
 from backprobe.remedies import TrialOutcome, edits_at, edits_keeping, edits_of, said
@@ -81,6 +83,8 @@ class ScriptRemedies:
             return finding, outcomes
         edits, outcome = best
         sentence = said(edits, outcome, len(wanted), "loss")  # a remedy that works is better evidence than a bridge
+        if Known.NOT_HOW in finding.known and outcome.is_close and len(outcome.arrived) == len(wanted):
+            finding = replace(finding, remedy=say("as_tried_next"))  # there is nothing left to ask for
         return replace(finding, tried=(sentence,), edits=tuple(edits) if outcome.is_close else ()), outcomes
 
     def _edits_at(self, file: str, line: int) -> Sequence[Edit]:

@@ -336,7 +336,7 @@ class TorchBlockTape(BlockCaptures, Late, Recompute, AtEnd):
             return []
         judged, runs = self.census.judged(self.passing.calls), self.census.runs
         if judged is None:
-            return self.useless.found([], TrainedNames(runs.modules.values(), runs.held))
+            return self.useless.found([], TrainedNames(runs.modules.values(), runs.held, runs.callers.values()))
         return self.useless.found([*judged.parameters.values()], judged.names)
 
     def cut_short(self) -> Sequence[Source | None]:

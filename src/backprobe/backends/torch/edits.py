@@ -13,6 +13,7 @@ EDITS = {
     "builtins.float": ("{1}",),
     "torch.tensor": ("{1}", "torch.stack"),
     "torch.as_tensor": ("{1}", "torch.stack"),
+    "torch.nested.nested_tensor": ("torch.nested.as_nested_tensor",),
     "torch.from_numpy": ("{1}",),
     "torch.nn.parameter.Parameter": ("{1}",),
     "torch.nn.Parameter": ("{1}",),

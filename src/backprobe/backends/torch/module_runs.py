@@ -38,7 +38,10 @@ class ModuleRuns:
 
     def __init__(self) -> None:
         self.modules: dict[int, Module] = {}  # the modules that ran, by id
-        self.calls: dict[int, dict[tuple[Instruction, str], tuple[Instruction, ...]]] = {}
+        # the modules whose other methods of the program called them, by id: a trainer calls a ``training_step``
+        self.callers: dict[int, Module] = {}
+        # by module and place: the instructions around each call, which differ where a function is called by several
+        self.calls: dict[int, dict[tuple[Instruction, str], dict[tuple[Instruction, ...], None]]] = {}
         # calls of custom functions whose result is never used, with the nodes of their arguments
         self.dropped: dict[ModuleCall, list[Node]] = {}
         self.held: dict[int, HeldParameter] = {}  # by id: the tensors that modules had as parameters when they ran
@@ -67,9 +70,13 @@ class ModuleRuns:
         if called is None:
             return
         at = called.f_code, called.f_lasti
-        if (at, mode) not in calls:
+        caller = name_in(called, called.f_code.co_varnames[0]) if called.f_code.co_argcount else None
+        if isinstance(caller, Module):
+            self.callers[id(caller)] = caller
+        alike = calls.setdefault((at, mode), {})
+        if not alike or (mode and len(alike) < MOST):
             around = [at, *((one.f_code, one.f_lasti) for one in users)] if mode else [at]
-            calls[at, mode] = tuple(around[:MOST])
+            alike[tuple(around[:MOST])] = None
 
     def _applied(self, node: Any, frame: FrameType) -> None:
         # A custom function is applied to ``node.next_functions``. They are kept if its result is never used.
@@ -138,17 +145,19 @@ class ModuleRuns:
 
     def of(self, module: Module) -> list[tuple[Instruction, str, Source | None]]:
         """Return the calls of a module. Each has the mode that prevented a history, or "", and the line that set this
-        mode, if known.
+        mode, if known. A call is there once for each of these lines.
 
         If a checkpoint has not recomputed its part, it is unknown whether code inside it disables gradients. Such calls
         have no mode, and are returned only if there are no others.
         """
-        calls = [(at, mode, around) for (at, mode), around in self.calls.get(id(module), {}).items()]
+        found = self.calls.get(id(module), {})
+        calls = [(at, mode, around) for (at, mode), each in found.items() for around in each]
         known = [one for one in calls if one[1] != AGAIN] or [(at, "", around) for at, _, around in calls]
         off = [(at, mode, switch(around) if mode else None) for at, mode, around in known]
-        return [
+        said = [
             (at, "torch.no_grad()" if mode in (CHECKPOINT, APPLIED) and line else mode, line) for at, mode, line in off
         ]
+        return [*dict.fromkeys(said)]
 
     def is_put_off(self, module: Module) -> bool:
         """Did the module run only inside checkpoints that have not recomputed it?"""

@@ -37,8 +37,10 @@ class TrainedNames:
     frame.
     """
 
-    def __init__(self, ran: Iterable[Module], held: Mapping[int, HeldParameter]) -> None:
-        self.ran, self.held = [*ran], held
+    def __init__(
+        self, ran: Iterable[Module], held: Mapping[int, HeldParameter], callers: Iterable[Module] = ()
+    ) -> None:
+        self.ran, self.held, self.callers = [*ran], held, [*callers]
 
     @cached_property
     def variables(self) -> list[tuple[str, Any]]:
@@ -59,12 +61,12 @@ class TrainedNames:
 
     @cached_property
     def roots(self) -> list[tuple[str, Module]]:
-        """The models in the program's variables, and those that ran, with their names: the variable that holds the
-        model, or else its class. Modules inside other models come last.
+        """The models in the program's variables, those that ran, and those whose methods called them, with their names:
+        the variable that holds the model, or else its class. Modules inside other models come last.
         """
         named = [(name, held) for name, held in self.variables if isinstance(held, Module)]
         known = {id(held) for _, held in named}
-        others = [(type(one).__name__, one) for one in self.models if id(one) not in known]
+        others = [(type(one).__name__, one) for one in (*self.models, *self.callers) if id(one) not in known]
         inside = {id(part) for _, one in (*named, *others) for part in one.modules() if part is not one}
         return sorted((*named, *others), key=lambda root: id(root[1]) in inside)
 

@@ -36,7 +36,7 @@ from backprobe.backends.torch.tensors import grad_of, is_zero
 from backprobe.backends.torch.trained_names import TrainedNames
 from backprobe.backends.torch.uncompiled import is_uncompiled
 from backprobe.backends.torch.unregistered import not_held, twins, unregistered
-from backprobe.backends.torch.unstepped import unstepped
+from backprobe.backends.torch.unstepped import FirstSteps, unstepped
 from backprobe.backends.user_lines import users_line
 from backprobe.backends.zero_gradients import all_zero
 from backprobe.findings.phrasing import listed
@@ -101,12 +101,13 @@ class Census:
         self.filled = Seen()
         self.zero: dict[int, Tensor] = {}  # by id: parameters whose gradient was exactly 0 before or after a step
         self.has_moving = False  # was any gradient not 0, or is that unknown?
+        self.first = FirstSteps()
         self.unstepped: Sequence[Tensor] | None = None  # parameters that get gradients and that nothing steps
 
     def listen(self) -> list[Any]:
         """Observe every step from now on. The returned handles remove the hooks."""
         self.is_uncompiled = is_uncompiled()  # the answers are given later, when this may have ended
-        return [register_optimizer_step_pre_hook(self._look), register_optimizer_step_post_hook(self._look)]
+        return [register_optimizer_step_pre_hook(self._look), register_optimizer_step_post_hook(self._after)]
 
     def _look(self, optimizer: Optimizer, *_: Any) -> None:
         # This also runs after the step, because the step's closure may have called ``backward()``.
@@ -126,6 +127,11 @@ class Census:
             elif tensor.requires_grad:
                 self.empty[id(tensor)] = tensor, 0 if self.passing is None else len(self.passing.calls)
 
+    def _after(self, optimizer: Optimizer, *_: Any) -> None:
+        if not torch.compiler.is_compiling():
+            self._look(optimizer)
+            self.first.stepped(optimizer, self.runs.modules.values())
+
     def _is_cleared(self, one: Tensor) -> bool:
         # Is the gradient 0 because it was cleared, and no backward has added to it since?
         calls = () if self.passing is None else self.passing.calls
@@ -138,13 +144,16 @@ class Census:
         """
         if not self.stepped and not self.runs.modules:
             return None
-        names, reached = TrainedNames(self.runs.modules.values(), self.runs.held), Reached(calls)
+        names, reached = self._names(), Reached(calls)
         held: list[Iterable[Tensor]] = [filter(self._was_owned, parameters(one)) for one in self.stepped]
         if not self.stepped and reached.is_whole:
             held = [model.parameters() for model in names.models if self.runs.has_recorded(model)]
         leaves = (leaf for own in held for one in own for leaf in self._leaves(one, names))
         found = {id(one): one for one in leaves if self.stepped or not self._is_replaced(one, names)}
         return Judged(found, names, reached) if found else None
+
+    def _names(self) -> TrainedNames:
+        return TrainedNames(self.runs.modules.values(), self.runs.held, self.runs.callers.values())
 
     def _was_owned(self, one: Tensor) -> bool:
         # Did the optimizer own a parameter when it stepped? It may have been added or unfrozen since.
@@ -167,7 +176,7 @@ class Census:
         is_custom = custom_functions.are_users()
         if not (is_all or is_custom):
             return []
-        names = TrainedNames(self.runs.modules.values(), self.runs.held)
+        names = self._names()
         at = next((call.at for call in reversed(calls) if call.at is not None), None)
         found = [all_zero([*map(names.of, self.zero.values())], at)] if is_all else []
         if not is_custom:
@@ -239,7 +248,7 @@ class Census:
 
     def _unstepped(self, names: TrainedNames, reached: Reached) -> Sequence[Tensor]:
         if self.unstepped is None:  # they are those of the block, whichever output is asked for first
-            self.unstepped = unstepped(names, reached.leaves, self.stepped)
+            self.unstepped = unstepped(names, reached.leaves, self.stepped, self.first)
         return self.unstepped
 
     def _cut_short(self, trainable: Sequence[Tensor], names: TrainedNames, reached: Reached) -> dict[int, Tensor]:
