@@ -11,9 +11,9 @@ from backprobe.diff.pairs import Row
 def is_one(comparison: Comparison, at: int, uses: Set[int], wrong: Set[int]) -> bool | None:
     """Are the values of a pair one value, as far as its ``uses`` show? ``wrong`` are the uses that do not agree.
 
-    None if nothing shows it: each wrong use is also computed from a parameter that differs, or no number depends on the value, as behind a scale
-    that is zero at first. A layer whose weight is zero is an exception: the weight's gradient depends on what the layer
-    is given.
+    None if nothing shows it: each wrong use is also computed from a parameter that differs, or no number depends on the
+    value, as behind a scale that is zero at first. A layer whose weight is zero is an exception: the weight's gradient
+    depends on what the layer is given.
     """
     if not uses:
         return False
