@@ -32,7 +32,7 @@ def is_one(comparison: Comparison, at: int, uses: Set[int], wrong: Set[int]) -> 
 def _has_other_reason(comparison: Comparison, use: int, at: int) -> bool:
     # Is a value that differs also computed from an argument or a parameter that differs?
     others = comparison.sources(use) - {at, use}
-    return any(comparison.is_leaf(one) and comparison.rows[one].value.kind for one in others)
+    return any(comparison.is_leaf(one) and bool(comparison.rows[one].value.kind) for one in others)
 
 
 def _is_single(row: Row) -> bool:
@@ -43,7 +43,7 @@ def _is_single(row: Row) -> bool:
 def _is_ignored(comparison: Comparison, at: int, uses: Set[int]) -> bool:
     # Does no use depend on a value: has each one number everywhere, or a gradient where the value has none?
     is_flat = all(_is_flat(comparison, use) for use in uses)
-    return is_flat or (_is_zero(comparison, at) and any(_is_zero(comparison, use) is False for use in uses))
+    return is_flat or (_is_zero(comparison, at) is True and any(_is_zero(comparison, use) is False for use in uses))
 
 
 def _is_flat(comparison: Comparison, at: int) -> bool:

@@ -134,8 +134,8 @@ def _has_same_numbers(comparison: Comparison, at: int, a: Rows, b: Rows) -> bool
     # May the values of a pair be the same numbers in two orders? Not asked of complex and of large arrays.
     if a.size > LARGEST or a.is_complex or b.is_complex:
         return True
-    ordered = [Rows.of(numpy.sort(one.array(), axis=None)) for one in (a, b)]
-    return comparison.agrees(at, measure(*ordered))
+    one, two = (Rows.of(numpy.sort(each.array(), axis=None)) for each in (a, b))
+    return comparison.agrees(at, measure(one, two))
 
 
 def _uses_beyond(comparison: Comparison, at: int, found: Container[int]) -> set[int]:
