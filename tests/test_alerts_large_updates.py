@@ -76,10 +76,10 @@ FAULTY = {
 }
 
 
-def alerts(made, seed, folder):
+def alerts(made, seed, folder, what=("value", "grad", "param", "update")):
     torch.manual_seed(seed)
     model, optimizer, loss = made()
-    with bp.watch(model, folder, optimizer=optimizer, what=("value", "grad", "param", "update")) as run:
+    with bp.watch(model, folder, optimizer=optimizer, what=what) as run:
         for _ in range(12):
             value = loss()
             optimizer.zero_grad()
@@ -99,3 +99,20 @@ def test_a_healthy_training_is_silent(case, seed, tmp_path):
 @pytest.mark.parametrize("case", FAULTY)
 def test_a_rate_that_is_too_high(case, tmp_path):
     assert alerts(FAULTY[case], 0, tmp_path).of_kind("large_updates")
+
+
+WITHOUT = ("value", "grad", "param")
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("case", HEALTHY)
+def test_a_healthy_training_is_silent_without_updates(case, seed, tmp_path):
+    assert not alerts(HEALTHY[case], seed, tmp_path, WITHOUT).of_kind("large_updates")
+
+
+@pytest.mark.parametrize("made", [lambda: mlp(torch.optim.Adam, 1.0), FAULTY["SGD"]])
+def test_weights_show_a_rate_that_is_too_high_without_updates(made, tmp_path):
+    """They show less than the updates do, which are the same in both runs."""
+    (found,) = alerts(made, 0, tmp_path / "a", WITHOUT).of_kind("large_updates")
+    (whole,) = alerts(made, 0, tmp_path / "b").of_kind("large_updates")
+    assert "at least" in found.headline and whole.step <= found.step < 10

@@ -490,4 +490,6 @@ def test_what_a_run_shows_at_once_is_said_when_it_ends(tmp_path, monkeypatch):
         "watched Linear-2 for 8 steps: backprobe report train.run/Linear-2",
         "  step 3: gradients add up from step to step: those of 2 parameters are not cleared",
         "    next:  optimizer.zero_grad() before each backward()",
+        "  step 3: the updates are large: at least 0.532 of the weights in a step",
+        "    next:  a lower learning rate",
     ]

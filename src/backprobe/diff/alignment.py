@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from backprobe.diff.beside import Leaves, in_pairs
 from backprobe.diff.matches import BY_NAME, BY_PLACE, Match
 from backprobe.diff.modules import module_path
 from backprobe.diff.partners import Partners
@@ -62,6 +63,7 @@ class _Aligning:
         }
         self.versions = NameVersions(a, b)
         self.returned = Returned(a), Returned(b)
+        self.leaves = Leaves(a), Leaves(b)
 
     def _add(self, at: int, other: int, how: str) -> None:
         if at not in self.found and other not in self.taken:
@@ -121,7 +123,7 @@ class _Aligning:
 
     def by_path(self) -> None:
         # Match the parameters of partner modules, and then the values that these modules compute.
-        partners = Partners(self.a, self.b, self.found.values())
+        partners = Partners(self.a, self.b, self.found.values(), self.leaves)
         for match in partners.matches:
             if match.a in self.found or match.b in self.taken:
                 self.parts.append(match)
@@ -169,10 +171,10 @@ class _Aligning:
     def by_place(self) -> None:
         # Match entries of equal shape that are computed in the same way from values that are already matched. An entry
         # with several possible partners stays unmatched. Arguments and parameters come first: those of one shape are
-        # matched in order, if both recordings have equally many of this shape.
+        # matched in order or by their numbers, if both recordings have equally many of this shape.
         for places in self._leaf_groups():
-            for at, other in places:
-                self._add(at, other, BY_PLACE)
+            for at, other, how in places:
+                self._add(at, other, how)
         a, b, waiting = self.a, self.b, defaultdict(list)
         for other in range(len(b.entries)):
             if other not in self.taken and not b.graph.is_given(other):
@@ -185,9 +187,10 @@ class _Aligning:
             if partners and len(fits) == 1:
                 self._add(at, fits[0], BY_PLACE)
 
-    def _leaf_groups(self) -> Iterable[Iterable[tuple[int, int]]]:
+    def _leaf_groups(self) -> Iterable[Iterable[tuple[int, int, str]]]:
         # Return arguments and parameters without a partner, in pairs and grouped by shape, if the shape occurs equally
-        # often in both recordings. Arguments and parameters are not paired with each other.
+        # often in both recordings. Each pair says how it was found. Arguments and parameters are not paired with each
+        # other.
         groups: dict[object, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
         more: tuple[set[int], set[int]] = {one.a for one in self.parts}, {one.b for one in self.parts}
         matched: tuple[Mapping[int, object], Mapping[int, object]] = self.found, self.taken
@@ -196,7 +199,8 @@ class _Aligning:
                 is_free = at not in matched[number] and at not in more[number]
                 if is_free and side.graph.is_given(at) and entry.shape is not None:
                     groups[at in side.graph.parameters, entry.shape][number].append(at)
-        return [zip(*both, strict=True) for both in groups.values() if len(both[0]) == len(both[1])]
+        each = [both for both in groups.values() if len(both[0]) == len(both[1])]
+        return [in_pairs(*both, self.leaves, (int, int), BY_PLACE) for both in each]
 
     def alignment(self) -> Alignment:
         # Return all matches, in the order of the first recording.

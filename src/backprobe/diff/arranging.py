@@ -137,15 +137,44 @@ def of_axes(shape: Shape, target: Shape) -> Iterator[Arrangement]:
     """Yield arrangements with the target's shape that reshape the array, or change the order of at most ``MOST_AXES``
     axes.
 
-    >>> [one.axes for one in of_axes((2, 5, 3), (2, 3, 5))], [one.axes for one in of_axes((4, 4), (4, 4))]
+    The order is tried of the axes of the longer shape, and of one more: such as heads and their features.
+
+    >>> [one.axes for one in of_axes((2, 5, 3), (2, 3, 5))], [one.axes for one in of_axes((3, 3), (3, 3))]
     ([None, (0, 2, 1)], [(1, 0)])
+    >>> [(one.before, one.axes) for one in of_axes((5, 4), (2, 5, 2))]
+    [(None, None), ((5, 2, 2), (1, 0, 2)), ((5, 2, 2), (2, 0, 1))]
     """
-    if shape != target and math.prod(shape) == math.prod(target):
+    if math.prod(shape) != math.prod(target):
+        return
+    if shape != target:
         yield Arrangement(after=target)
-    if sorted(shape) == sorted(target) and len(shape) <= MOST_AXES:
-        for axes in itertools.permutations(range(len(shape))):
-            if axes != tuple(range(len(shape))) and tuple(shape[axis] for axis in axes) == target:
-                yield Arrangement(axes=axes)
+    fewest = max(len(shape), len(target))
+    for rank in range(fewest, min(fewest + 1, MOST_AXES) + 1):
+        for one, other in itertools.product(_split(shape, rank), _split(target, rank)):
+            if sorted(one) == sorted(other):
+                before, after = None if one == shape else one, None if other == target else other
+                yield from (Arrangement(before, axes, after and target) for axes in _orders(one, other))
+
+
+def _split(shape: Shape, rank: int) -> list[Shape]:
+    # Return the shapes of ``rank`` axes in which some axes of a shape are split.
+    found = [shape]
+    for _ in range(rank - len(shape)):
+        each = [
+            (*one[:at], size // part, part, *one[at + 1 :])
+            for one in found
+            for at, size in enumerate(one)
+            for part in range(2, size // 2 + 1)
+            if size % part == 0
+        ]
+        found = list(dict.fromkeys(each))
+    return found
+
+
+def _orders(shape: Shape, target: Shape) -> Iterator[tuple[int, ...]]:
+    # Yield each order of axes that changes an array from one shape to another, but for the order as it is.
+    axes = tuple(range(len(shape)))
+    return (one for one in itertools.permutations(axes) if one != axes and tuple(shape[at] for at in one) == target)
 
 
 def _without_ones(shape: Shape) -> list[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 BY_NAME, BY_PATH, BY_PLACE = "by name", "by path", "by shape and place"
+BY_NUMBERS = "by shape and numbers"
 BY_SOURCES = "by what it is computed from"
 BY_LAST = "as the last with this name"
 

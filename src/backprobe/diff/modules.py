@@ -81,6 +81,10 @@ class ModulePaths:
         weights = sum(self.size(at) for at, name in each if name.endswith("weight"))
         return weights or sum(self.size(at) for at, _ in each)
 
+    def largest(self, path: Path) -> int:
+        """The parameter with the most elements at or below a path."""
+        return max((at for one in self.below(path) for at in self.leaves[one].values()), key=self.size)
+
     def signature(self, path: Path) -> object:
         """Return a key for a module's own parameters that does not depend on names and layout."""
         each = sorted((self.role(at), self.size(at)) for at in self.leaves[path].values())

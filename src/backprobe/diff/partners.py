@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TypeVar
 
+from backprobe.diff.beside import Leaves, in_pairs
 from backprobe.diff.conventions import BIAS, PACKED, WEIGHT, plain_segment
 from backprobe.diff.matches import BY_PATH, BY_PLACE, Match
 from backprobe.diff.modules import ModulePaths, Path
 from backprobe.diff.packed import projections, recurrent, roles_of
 from backprobe.diff.side import Side
+
+One = TypeVar("One")
 
 
 class Partners:
@@ -21,8 +24,8 @@ class Partners:
     or by a rename, from which the pairing starts.
     """
 
-    def __init__(self, a: Side, b: Side, known: Iterable[Match]) -> None:
-        self.a, self.b = ModulePaths(a), ModulePaths(b)
+    def __init__(self, a: Side, b: Side, known: Iterable[Match], numbers: tuple[Leaves, Leaves]) -> None:
+        self.a, self.b, self.numbers = ModulePaths(a), ModulePaths(b), numbers
         self.of: dict[Path, tuple[Path, str]] = {}
         self.taken: set[Path] = set()
         self.matches: list[Match] = []
@@ -50,7 +53,7 @@ class Partners:
     # Methods for pairs of modules.
 
     def _within(self, path: Path, other: Path) -> None:
-        # Pair the children of two partner modules by name, and the remaining ones by size, in order.
+        # Pair the children of two partner modules by name, and the remaining ones by size.
         self._packed(path, other)
         self._alike(path, other, lambda child: child[-1], BY_PATH, most=1)
         self._alike(path, other, lambda child: plain_segment(child[-1]), BY_PATH, most=1)
@@ -81,7 +84,7 @@ class Partners:
         self._pair_all(own, others, key or self.a.weight, key or self.b.weight, how, most)
 
     def _left(self) -> None:
-        # Pair the remaining modules that have the same parameters, wherever they are, in order.
+        # Pair the remaining modules that have the same parameters, wherever they are.
         own = [path for path in self.a.below(()) if path not in self.of]
         others = [path for path in self.b.below(()) if path not in self.taken]
         self._pair_all(own, others, self.a.signature, self.b.signature, BY_PLACE, 0)
@@ -95,8 +98,9 @@ class Partners:
         how: str,
         most: int,
     ) -> None:
-        for pair in _paired(self.a.in_order(own), self.b.in_order(others), key, other_key, most):
-            self._pair(*pair, how)
+        for each in _grouped(self.a.in_order(own), self.b.in_order(others), key, other_key, most):
+            for pair in in_pairs(*each, self.numbers, (self.a.largest, self.b.largest), how):
+                self._pair(*pair)
 
     def _around(self) -> list[tuple[Path, Path]]:
         # Pair container modules if the modules that they contain are partners.
@@ -148,26 +152,21 @@ class Partners:
         ):
             own = [at for at in a.leaves.get(path, {}).values() if at not in self.matched[0]]
             others = [at for at in b.leaves.get(other, {}).values() if at not in self.matched[1]]
-            for pair in _paired(own, others, key, other_key, most):
-                self._add_all([Match(*pair, found_how)])
+            for each in _grouped(own, others, key, other_key, most):
+                self._add_all([Match(*pair) for pair in in_pairs(*each, self.numbers, (int, int), found_how)])
 
 
-def _paired(
-    own: Sequence[Any],
-    others: Sequence[Any],
-    key: Callable[[Any], object],
-    other_key: Callable[[Any], object],
+def _grouped(
+    own: Sequence[One],
+    others: Sequence[One],
+    key: Callable[[One], object],
+    other_key: Callable[[One], object],
     most: int,
-) -> list[tuple[Any, Any]]:
-    # Pair items with equal keys, in order, if both sides have equally many of them. ``most`` limits their number; 0
-    # means no limit.
-    groups: dict[object, tuple[list[Any], list[Any]]] = defaultdict(lambda: ([], []))
+) -> list[tuple[list[One], list[One]]]:
+    # Group items with equal keys, if both sides have equally many of them. ``most`` limits their number; 0 means no
+    # limit.
+    groups: dict[object, tuple[list[One], list[One]]] = defaultdict(lambda: ([], []))
     for number, (each, of) in enumerate(((own, key), (others, other_key))):
         for one in each:
             groups[of(one)][number].append(one)
-    return [
-        pair
-        for first, second in groups.values()
-        if len(first) == len(second) <= (most or len(first))
-        for pair in zip(first, second, strict=True)
-    ]
+    return [each for each in groups.values() if len(each[0]) == len(each[1]) <= (most or len(each[0]))]

@@ -14,7 +14,7 @@ from backprobe.diff.conventions import conventions_of
 from backprobe.diff.divergences import findings_of
 from backprobe.diff.floor import Measured, NoiseFloor
 from backprobe.diff.layout import layouts_of
-from backprobe.diff.matches import BY_PLACE
+from backprobe.diff.matches import BY_NUMBERS, BY_PLACE
 from backprobe.diff.orders import Orders, feature_maps
 from backprobe.diff.pairs import NO_NUMBER, ONE_SIDED
 from backprobe.diff.rename import renames_of
@@ -70,11 +70,11 @@ def compared(
     found = settle(comparison) if settled is None else settled
     if found:
         names = {match: names_of(comparison, match) for match in alignment.matches}
-        alignment = alignment.without({match for match, name in names.items() if name in found.unlike})
+        alignment = alignment.without({match for match, name in names.items() if name in found.dropped})
         known = dict([*found.arrangements, *found.axes])
         orders.chosen |= {match: known[name] for match, name in names.items() if name in known}
         comparison = Comparison(a, b, alignment.matches, orders, noise, factor, given)
-    return ComparedRecords(comparison, alignment, [*_partners(alignment, a, b), *_unlike(found), *scaled], found)
+    return ComparedRecords(comparison, alignment, [*_partners(alignment, a, b, found), *_unlike(found), *scaled], found)
 
 
 def _unlike(found: Settled) -> Iterator[str]:
@@ -87,6 +87,9 @@ def _unlike(found: Settled) -> Iterator[str]:
     if found.unlike:
         pairs = [f"{a!r} and {b!r}" for a, b in found.unlike]
         yield f"not one value, as all that is computed from them agrees: {listed(pairs, text.MOST)}"
+    if found.undecided:
+        names = [repr(a) if a == b else f"{a!r} and {b!r}" for a, b in found.undecided]
+        yield f"these differ, and nothing computed from them shows if that is meant: {listed(names, text.MOST)}"
 
 
 def _paths(side: Side) -> Iterator[str]:
@@ -184,11 +187,12 @@ def _without_gradients(has: list[bool], records: tuple[Record, Record]) -> str:
     return f"{which} gradients{why}: only values were compared"
 
 
-def _partners(alignment: Alignment, a: Side, b: Side) -> Iterator[str]:
-    for side, places, which in ((a, alignment.only_a, "first"), (b, alignment.only_b, "second")):
-        if places:
-            names = quoted([side.entries[at].name for at in places])
-            yield f"only in the {which}, and not compared: {names}"
+def _partners(alignment: Alignment, a: Side, b: Side, found: Settled) -> Iterator[str]:
+    for number, (side, places, which) in enumerate(((a, alignment.only_a, "first"), (b, alignment.only_b, "second"))):
+        told = {names[number] for names in found.dropped}
+        names = [name for at in places if (name := side.entries[at].name) not in told]
+        if names:
+            yield f"only in the {which}, and not compared: {quoted(names)}"
     shared = [
         f"{a.entries[match.a].name!r} with {b.entries[match.b].name!r}"
         for match in alignment.matches
@@ -199,10 +203,11 @@ def _partners(alignment: Alignment, a: Side, b: Side) -> Iterator[str]:
             f"one value in one recording and two in the other, whose gradients were not compared: "
             f"{listed(shared, text.MOST)}"
         )
-    by_place = [match for match in alignment.matches if match.how == BY_PLACE]
-    if by_place:
-        pairs = [f"{a.entries[match.a].name!r} with {b.entries[match.b].name!r}" for match in by_place]
-        yield f"matched {BY_PLACE}: {listed(pairs, text.MOST)}"
+    for how in (BY_PLACE, BY_NUMBERS):
+        each = [match for match in alignment.matches if match.how == how]
+        if each:
+            pairs = [f"{a.entries[match.a].name!r} with {b.entries[match.b].name!r}" for match in each]
+            yield f"matched {how}: {listed(pairs, text.MOST)}"
 
 
 def _statuses(comparison: Comparison) -> list[str]:

@@ -12,9 +12,13 @@ import math
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy
+
 from backprobe.backends.rows import Rows
 from backprobe.diff.arranging import Arrangement, of_axes
 from backprobe.diff.comparison import Comparison
+from backprobe.diff.evidence import is_one
+from backprobe.diff.likeness import LARGEST
 from backprobe.diff.matches import Match
 from backprobe.diff.measuring import measure
 from backprobe.diff.pairs import SHAPE, VALUE, Row
@@ -28,28 +32,41 @@ ALIKE = 1e-3
 @dataclass(frozen=True)
 class Settled:
     """What the numbers decided. ``arrangements`` has pairs of weights, and ``axes`` pairs of other values, each with
-    the arrangement that fits. ``unlike`` has pairs that are different values although their names match. Each pair is
-    given by its two printed names.
+    the arrangement that fits. ``unlike`` has pairs that are different values although their names match, and
+    ``undecided`` those of which nothing shows whether they are. Each pair is given by its two printed names.
     """
 
     arrangements: Sequence[tuple[Names, Arrangement]] = ()
     axes: Sequence[tuple[Names, Arrangement]] = ()
     unlike: Sequence[Names] = ()
+    undecided: Sequence[Names] = ()
+
+    @property
+    def dropped(self) -> set[Names]:
+        """The pairs that are not compared."""
+        return {*self.unlike, *self.undecided}
 
     def __bool__(self) -> bool:
-        return bool(self.arrangements or self.axes or self.unlike)
+        return bool(self.arrangements or self.axes or self.unlike or self.undecided)
 
 
 def settled(comparison: Comparison) -> Settled:
     """Return what the numbers decide; only orders of axes if both recordings have the same convention."""
-    axes = {
-        names_of(comparison, comparison.rows[at].match): one
-        for at, one in sorted(_axes(comparison).items(), key=lambda pair: pair[0])
-    }
+    found, is_open = _axes(comparison)
+    axes = [(_names(comparison, at), found[at]) for at in sorted(found)]
     if comparison.orders.is_strict:
-        return Settled(axes=[*axes.items()])
-    unlike = [names_of(comparison, comparison.rows[at].match) for at in _unlike(comparison)]
-    return Settled(list(_arrangements(comparison)), [*axes.items()], [one for one in unlike if one not in axes])
+        return Settled(axes=axes, undecided=[_names(comparison, at) for at in sorted(is_open)])
+    unlike, more = _unlike(comparison)
+    return Settled(
+        list(_arrangements(comparison)),
+        axes,
+        [_names(comparison, at) for at in sorted(unlike - found.keys())],
+        [_names(comparison, at) for at in sorted((is_open | more) - found.keys() - unlike)],
+    )
+
+
+def _names(comparison: Comparison, at: int) -> Names:
+    return names_of(comparison, comparison.pairs[at])
 
 
 def names_of(comparison: Comparison, match: Match) -> Names:
@@ -67,8 +84,8 @@ def _arrangements(comparison: Comparison) -> Iterator[tuple[Names, Arrangement]]
 
 def _is_used_right(comparison: Comparison, at: int) -> bool:
     # Is the pair a parameter, and do all values computed from it agree?
-    uses = comparison.uses(at) if comparison.is_parameter(at) else ()
-    return bool(uses) and not any(comparison.rows[use].value.kind for use in uses)
+    uses = comparison.uses(at) if comparison.is_parameter(at) else set()
+    return bool(is_one(comparison, at, uses, _wrong(comparison, uses)))
 
 
 def _others(comparison: Comparison, row: Row, read: tuple[Rows, Rows] | None) -> Iterator[Arrangement]:
@@ -80,32 +97,45 @@ def _others(comparison: Comparison, row: Row, read: tuple[Rows, Rows] | None) ->
             yield one
 
 
-def _axes(comparison: Comparison) -> dict[int, Arrangement]:
-    # Return pairs of values that agree in another order of axes, if everything computed from them agrees as it is.
+def _axes(comparison: Comparison) -> tuple[dict[int, Arrangement], set[int]]:
+    # Return pairs of values that agree in another order of axes, if everything computed from them agrees as it is; and
+    # those of which nothing shows whether they agree so.
     found: dict[int, Arrangement] = {}
+    is_open: set[int] = set()
     for at in reversed(comparison.order):
         row = comparison.rows[at]
         if comparison.is_leaf(at) or row.value.kind not in (SHAPE, VALUE):
             continue
-        uses = [comparison.rows[use] for use in _uses_beyond(comparison, at, found)]
-        is_right = bool(uses) and not any(use.value.kind or _is_single(use) for use in uses)
-        fitting = next(_of_equal_numbers(comparison, at), None) if is_right else None
-        if fitting is not None:
+        uses = _uses_beyond(comparison, at, {*found, *is_open})
+        is_right = is_one(comparison, at, uses, {use for use in uses if comparison.rows[use].value.kind})
+        fitting = next(_of_equal_numbers(comparison, at), None) if is_right is not False else None
+        if fitting is not None and (is_right or (fitting.axes is None and not _wrong(comparison, uses))):
             found[at] = fitting
-    return found
+        elif fitting is not None:
+            is_open.add(at)
+    return found, is_open
 
 
-def _is_single(row: Row) -> bool:
-    # Is the value one number, such as a sum, which is the same in every order?
-    return all(size == 1 for size in row.a.shape or ())
+def _wrong(comparison: Comparison, uses: set[int]) -> set[int]:
+    return {use for use in uses if comparison.rows[use].value.kind}
 
 
 def _of_equal_numbers(comparison: Comparison, at: int) -> Iterator[Arrangement]:
     # Yield the other arrangements in which the values of a pair agree.
     read = comparison.read(at, comparison.held(at, "forward"))
-    for one in () if read is None else of_axes(read[1].shape, read[0].shape):
-        if read is not None and comparison.agrees(at, measure(read[0], one.apply(read[1]))):
+    if read is None or read[0].size != read[1].size or not _has_same_numbers(comparison, at, *read):
+        return
+    for one in of_axes(read[1].shape, read[0].shape):
+        if comparison.agrees(at, measure(read[0], one.apply(read[1]))):
             yield one
+
+
+def _has_same_numbers(comparison: Comparison, at: int, a: Rows, b: Rows) -> bool:
+    # May the values of a pair be the same numbers in two orders? Not asked of complex and of large arrays.
+    if a.size > LARGEST or a.is_complex or b.is_complex:
+        return True
+    one, two = (Rows.of(numpy.sort(each.array(), axis=None)) for each in (a, b))
+    return comparison.agrees(at, measure(one, two))
 
 
 def _uses_beyond(comparison: Comparison, at: int, found: Container[int]) -> set[int]:
@@ -114,20 +144,23 @@ def _uses_beyond(comparison: Comparison, at: int, found: Container[int]) -> set[
     return {one for one in uses if one not in found}
 
 
-def _unlike(comparison: Comparison) -> Sequence[int]:
-    # Return pairs of return values that differ far more than everything computed from them. Pairs that were found
-    # before are skipped in what is computed from a value, so the last values come first.
+def _unlike(comparison: Comparison) -> tuple[set[int], set[int]]:
+    # Return pairs of return values that differ far more than everything computed from them, and those of which nothing
+    # shows whether they should agree. Pairs that were found before are skipped in what is computed from a value, so
+    # the last values come first.
     found: set[int] = set()
+    is_open: set[int] = set()
     rows = comparison.rows
     for at in reversed(comparison.order):
         match = rows[at].match
         is_returned = match.a in comparison.a.graph.unnamed_results and match.b in comparison.b.graph.unnamed_results
         if is_returned and rows[at].value.kind == VALUE:
-            uses = _uses_beyond(comparison, at, found)
+            uses = _uses_beyond(comparison, at, {*found, *is_open})
             error = ALIKE * _error(rows[at])
-            if uses and all(_error(rows[use]) < error for use in uses):
-                found.add(at)
-    return sorted(found)
+            is_right = is_one(comparison, at, uses, {use for use in uses if _error(rows[use]) >= error})
+            if is_right is not False:
+                (found if is_right else is_open).add(at)
+    return found, is_open
 
 
 def _error(row: Row) -> float:

@@ -38,7 +38,7 @@ def filled_at(
             continue
         if one == holder.file:
             found = [pair for pair in found if pair[0].lineno in holder.lines] or found
-        adding = [pair for pair in found if not _is_binding(pair[0])] or found
+        adding = [pair for pair in found if not _is_binding(pair[0], name)] or found
         if adding:
             near = made.line if made is not None and made.file == one else adding[-1][0].lineno
             statement, value = min(adding, key=lambda pair: abs(pair[0].lineno - near))
@@ -74,9 +74,11 @@ def _is_empty(value: ast.expr) -> bool:
     return isinstance(value, ast.Constant)
 
 
-def _is_binding(node: ast.AST) -> bool:
-    # Does the statement rebind the name, instead of adding something to its present value?
-    return isinstance(node, ast.Assign) and not any(isinstance(one, ast.Subscript) for one in _targets(node.targets))
+def _is_binding(node: ast.AST, name: str) -> bool:
+    # Does the statement rebind the name to a new value, instead of adding something to its present one?
+    if not isinstance(node, ast.Assign) or any(isinstance(one, ast.Subscript) for one in _targets(node.targets)):
+        return False
+    return not any(isinstance(one, ast.Name | ast.Attribute) and _last(one) == name for one in ast.walk(node.value))
 
 
 def _targets(targets: Sequence[ast.expr | None]) -> Iterator[ast.expr]:

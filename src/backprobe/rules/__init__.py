@@ -18,7 +18,9 @@ if TYPE_CHECKING:  # importing backprobe imports no NumPy
     from backprobe.rules.judge import Judge
     from backprobe.storage.runs.merged import RunReader
 
-NO_UPDATES = "updates were not watched: whether they are too large or too small is not known (what='update')"
+NO_UPDATES = (
+    "updates were not watched: whether they are too small is not known, and not always if too large (what='update')"
+)
 NO_LOSS = "no loss was logged, so none was checked: run.log(loss=loss)"
 TURNS = "optimizers take turns, each with a loss of its own: whether one of these jumps, swings or is flat says nothing"
 

@@ -146,9 +146,12 @@ RULES = {
         Rule(
             "large_updates",
             "the norm of all updates is above a quarter of that of all weights, and of weights with a norm of 1 for "
-            "each unit, in 3 steps on end, and the loss has not fallen from each of these to the next",
+            "each unit, in 3 steps on end, and the loss has not fallen from each of these to the next; or it is "
+            "above a tenth of that of all weights in one of the first 10, and then the loss is above four times its "
+            "first in 3 on end; where updates are not watched, by how the mean and the spread of each weight change, "
+            "which is less",
             0.25, "about 1/1000 is usual, CS231n; a norm of 1 preserves the size of values, LeCun 1998",
-            ("param", "update"),
+            ("param", "steps"),
         ),
         Rule(
             "small_updates",

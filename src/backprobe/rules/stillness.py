@@ -18,6 +18,8 @@ from backprobe.rules.window import Firsts, Mask, RunRows, Table, Window
 # and all parameters later
 SOON, LATE, MANY = 5, 20, 10
 LONGER = 4  # a later stretch must be this many times as long as the longest stretch before it
+ELSEWHERE = GapCode.REMOVED, GapCode.NOT_OPTIMIZED
+"""The gaps of a parameter that is no longer there, or that no optimizer has: no optimizer should change it."""
 CONSTANT = ("sum", "squares", "min", "max")
 Lengths = NDArray[numpy.int64]
 CONVERGED = RULES["zero_gradients"].threshold  # relative to the largest norm of all gradients so far
@@ -187,6 +189,9 @@ class NotStepped:
             at = self.names.index(name)
             if at >= len(there) or not been[at].any():
                 lacking[at] |= numpy.isin(window.steps[window.fresh :], list(steps))
+        for name, steps in self._gaps(window, *ELSEWHERE).items():
+            if name in self.names:
+                lacking[self.names.index(name)] &= ~numpy.isin(window.steps[window.fresh :], list(steps))
         length, before = self.stretches.of(slice(None), lacking)
         held = length >= numpy.maximum(LATE, LONGER * before)
         for row in numpy.flatnonzero(held.any(axis=1)).tolist():
@@ -196,13 +201,19 @@ class NotStepped:
 
     def _said(self, window: Window) -> dict[str, set[int]]:
         # The new steps in which an optimizer did not step, with the parameters that it would have changed.
-        names, found = self.names if self.names is not None else [], dict[str, set[int]]()
-        low, high = (window.part.low + int(window.kept[at]) for at in (window.fresh, -1))
-        for step, name, _, _ in window.part.rows.reader.gaps([GapCode.NOT_STEPPED.value], low, high + 1):
-            found.setdefault(name, set()).add(step)
+        names, found = self.names if self.names is not None else [], self._gaps(window, GapCode.NOT_STEPPED)
         names += [name for name in found if name not in names]
         self.stretches.grow(len(names))
         self.was_there = numpy.append(self.was_there, numpy.zeros(len(names) - len(self.was_there), bool))
+        return found
+
+    @staticmethod
+    def _gaps(window: Window, *codes: GapCode) -> dict[str, set[int]]:
+        # The new steps with gaps of these kinds, by name.
+        found: dict[str, set[int]] = {}
+        low, high = (window.part.low + int(window.kept[at]) for at in (window.fresh, -1))
+        for step, name, _, _ in window.part.rows.reader.gaps([code.value for code in codes], low, high + 1):
+            found.setdefault(name, set()).add(step)
         return found
 
     def alerts(self) -> Iterator[Alert]:

@@ -9,12 +9,14 @@ import numpy
 
 from backprobe.rules.alert import Alert, Sighting, alert
 from backprobe.rules.correlation import surely
+from backprobe.rules.moved import at_least
 from backprobe.rules.parameters import is_bias
 from backprobe.rules.rule import RULES
 from backprobe.rules.window import Matrix, RunRows, Steps, Table, Window, first_of, lasting
 
 LARGE, SMALL, PULL = (RULES[kind].threshold for kind in ("large_updates", "small_updates", "shrinking_weights"))
 LASTING, WAIT = 3, 20  # in steps: how long updates must be too large, and when small updates are tested first
+EARLY, MOVED, RISEN = 10, 0.1, 4  # the first steps, what they must move of the weights, and how far the loss must rise
 MOST = 1e-3  # the size of a usual update, relative to the weights
 # Growth from one quarter of the steps to the next: 1.4 in a linear warm-up, 1.16 with momentum 0.9 after 20 steps.
 GROWS = 1.25
@@ -23,7 +25,10 @@ TURNED, ALMOST = 0.3, 0.9
 
 
 class UpdatesRule:
-    """Finds updates that are too large or too small, and weights that only shrink. Needs ``"update"`` in ``what=``."""
+    """Finds updates that are too large or too small, and weights that only shrink.
+
+    Without ``"update"`` in ``what=`` only updates that are too large are found, by how far weights have moved at least.
+    """
 
     def __init__(self, rows: RunRows) -> None:
         self.share = numpy.empty(0)  # the update relative to the weights, in each step
@@ -35,12 +40,16 @@ class UpdatesRule:
 
     def look(self, window: Window) -> None:
         updates = window.updates
-        if not updates or window.fresh == len(window.steps):
+        if window.fresh == len(window.steps):
+            return
+        if not updates:
+            self._large(window, at_least(window, window.parameters), window.parameters.names, window.parameters)
             return
         known = set(window.parameters.names)
         weights = window.parameters.part([name for name in updates.names if name in known])
-        share = ratio(window, updates, weights)
-        self._large(window, share, weights)
+        moved = window.wide(numpy.where(updates.is_nonfinite, numpy.nan, updates.column("squares")))
+        self._large(window, moved, updates.names, weights)
+        share = ratio(window, moved, weights)
         if self.next_end is not None:
             self.share = numpy.append(self.share, share[window.fresh :])
             self.steps = numpy.append(self.steps, window.steps[window.fresh :])
@@ -50,17 +59,33 @@ class UpdatesRule:
         if self.shrinks:
             self._shrinking(window)
 
-    def _large(self, window: Window, share: Matrix, weights: Table) -> None:
-        if not (share[window.fresh :] > LARGE).any() or "large" in self.found:
+    def _large(self, window: Window, moved: Matrix, names: list[str], weights: Table) -> None:
+        # ``moved`` has the sum of squares of each update, or at least of what is known of it.
+        share = ratio(window, moved, weights)
+        if "large" in self.found or not (share > MOVED).any():
             return
-        is_large = (share > LARGE) & (_of_usual(window, window.updates, weights) > LARGE)
-        held, loss = lasting(is_large, LASTING), window.loss_by_step
+        usual, loss = _of_usual(window, moved, weights), window.loss_by_step
         fell = numpy.append(False, loss[1:] < loss[:-1])  # steps that lower the loss are not too large
-        at = first_of(window, held & ~lasting(fell, LASTING - 1))
-        if at is not None:
-            most = window.wide(window.updates["squares"])[:, at]
-            name = window.updates.names[int(numpy.nanargmax(most))]
-            self.found["large"] = _said(int(window.steps[at]), name, float(share[at]), "large")
+        held = lasting((share > LARGE) & (usual > LARGE), LASTING) & ~lasting(fell, LASTING - 1)
+        at = first_of(window, held)
+        much = numpy.where((share > MOVED) & (usual > LARGE), share, 0.0)
+        begun = self._begun(window, much, moved, names, loss)
+        if at is not None and (begun is None or int(window.steps[at]) <= begun.step):
+            begun = Sighting(int(window.steps[at]), _most(moved[:, at], names), float(share[at]))
+        if begun is not None:
+            self.found["large"] = _said(begun, "large", "" if window.updates else "at least ")
+
+    def _begun(self, window: Window, much: Matrix, moved: Matrix, names: list[str], loss: Matrix) -> Sighting | None:
+        # Do the first steps move the weights far, and is the loss from then on above what it was before them?
+        if window.first:
+            return None
+        has_moved = numpy.append(False, numpy.maximum.accumulate(much)[:-1] > 0)
+        risen = lasting(has_moved & (loss > RISEN * loss[0]) & (loss[0] > 0), LASTING)
+        at = first_of(window, risen & (numpy.arange(len(risen)) < EARLY))
+        if at is None:
+            return None
+        most = int(much[:at].argmax())
+        return Sighting(int(window.steps[at]), _most(moved[:, most], names), float(much[most]))
 
     def _small(self) -> None:
         # Test whether updates are too small. Updates that still grow, as in a warm-up, are tested again later.
@@ -73,7 +98,8 @@ class UpdatesRule:
             elif last.mean() < GROWS * third.mean() or not third.any():
                 self.next_end = None
                 at = end - 1
-                self.found["small"] = _said(int(self.steps[at]), self.names[at], float(share[at]), "small")
+                seen = Sighting(int(self.steps[at]), self.names[at], float(share[at]))
+                self.found["small"] = _said(seen, "small")
             else:
                 self.next_end = 2 * end
 
@@ -111,15 +137,14 @@ class UpdatesRule:
             yield from self.found.get(how, ())
 
 
-def ratio(window: Window, updates: Table, weights: Table) -> Matrix:
+def ratio(window: Window, moved: Matrix, weights: Table) -> Matrix:
     """The norm of all updates divided by the norm of all weights, by step; NaN if an update is not finite."""
     with numpy.errstate(all="ignore"):
-        moved, all_of_them = updates.column("squares").sum(axis=0), weights.column("squares").sum(axis=0)
-        share: Matrix = numpy.where(updates.is_nonfinite.any(axis=0), numpy.nan, numpy.sqrt(moved / all_of_them))
+        share: Matrix = numpy.sqrt(moved.sum(axis=0) / weights.column("squares").sum(axis=0))
     return numpy.asarray(window.wide(share))
 
 
-def _of_usual(window: Window, updates: Table, weights: Table) -> Matrix:
+def _of_usual(window: Window, moved: Matrix, weights: Table) -> Matrix:
     # The norm of all updates, divided by the norm of weights that preserve the size of values: 1 for each unit (LeCun
     # 1998).
     #
@@ -132,10 +157,14 @@ def _of_usual(window: Window, updates: Table, weights: Table) -> Matrix:
         bias = next((counts[one] for one in (f"{module}{dot}bias", f"{module}{dot}b") if one in counts), 0.0)
         units += bias if 0 < bias < count else 0.0 if is_bias(name) or bias == count else math.sqrt(count)
     with numpy.errstate(all="ignore"):
-        return numpy.asarray(window.wide(numpy.sqrt(updates.column("squares").sum(axis=0) / units)))
+        return numpy.asarray(window.wide(numpy.sqrt(moved.sum(axis=0) / units)))
 
 
-def _said(step: int, name: str, number: float, how: str) -> list[Alert]:
-    headline = f"the updates are {how}: {{number}} of the weights in a step"
+def _most(moved: Matrix, names: list[str]) -> str:
+    return names[int(numpy.nan_to_num(moved, nan=-1.0).argmax())]
+
+
+def _said(seen: Sighting, how: str, least: str = "") -> list[Alert]:
+    headline = f"the updates are {how}: {least}{{number}} of the weights in a step"
     remedy = f"a {'lower' if how == 'large' else 'higher'} learning rate"
-    return alert(f"{how}_updates", [Sighting(step, name, number)], "update.ratio", headline, remedy)
+    return alert(f"{how}_updates", [seen], "param.rms" if least else "update.ratio", headline, remedy)

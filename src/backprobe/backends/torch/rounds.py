@@ -24,12 +24,20 @@ class Rounds:
     >>> rounds = Rounds(2)
     >>> [sum(rounds.ends_with(at) for at in (*(0,) * 10, 1)) for _ in range(4)]
     [3, 1, 1, 1]
+
+    One that is given later, for the parameters of another one, ends rounds from its first step on.
+
+    >>> rounds = Rounds(1)
+    >>> rounds.replacing.add(1)
+    >>> [rounds.ends_with(at) for at in (0, 0, 1, 1)]
+    [True, True, True, True]
     """
 
     def __init__(self, count: int) -> None:
         self.last, self.most = count - 1, 0  # the one that ends a round; the most steps of one in a round so far
         self.steps: dict[int, int] = {}  # of each optimizer in this round
         self.latest = self.in_a_row = 0  # the one that stepped last, and how many times in a row
+        self.replacing: set[int] = set()  # those that were given later, with parameters that an earlier one has
         self.since: dict[int, int] = {}  # the steps of each one since an earlier one stepped right after a later one
 
     def ends_with(self, at: int) -> bool:
@@ -39,7 +47,9 @@ class Rounds:
         is_alone = len(self.steps) == 1
         if at > self.last:
             self.last = at
-            if is_alone:  # this step belongs to the previous round, which was ended too early
+            if (
+                is_alone and at not in self.replacing
+            ):  # this step belongs to the previous round, which was ended too early
                 return False
         is_given_up = at != self.last and steps >= max(FEW, MORE * self.most + 1)
         if is_given_up:

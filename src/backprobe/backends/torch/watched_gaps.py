@@ -60,7 +60,7 @@ class WatchedGaps:
         if missing and missing != self.last:
             self.modules = {quote_path(path): part for path, part in watched_parts(self.model)}
             self.own = {quote_path(path): one for path, one in watched_parameters(self.model)}
-            self.held = {id(each) for one in self.options.optimizers for each in parameters(one)}
+            self.held = {id(each) for one in steps.optimizers for each in parameters(one)}
         self.silent = {quote_path(one.path) for one in heard.values() if not one.places} if missing else set()
         self.last = missing
         self.listener.gaps([(name, kind, self._why(name, kind, missing)) for name, kind in missing])

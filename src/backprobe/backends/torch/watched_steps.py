@@ -8,6 +8,8 @@ has found an overflow.
 
 from __future__ import annotations
 
+import functools
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -50,10 +52,15 @@ class OptimizerSteps:
         options: WatchOptions,
         listener: StepListener,
         names: Mapping[Tensor, str],
+        held: Callable[[], Iterable[Tensor]],  # returns the model's parameters, as they are now
         ending: Callable[[], None],  # called at the end of a measured step
         ended: Callable[[], None],  # called when the next step has started
     ) -> None:
-        self.options, self.listener, self.names, self.ending, self.ended = options, listener, names, ending, ended
+        self.options, self.listener, self.names, self.held = options, listener, names, held
+        self.ending, self.ended = ending, ended
+        # all optimizers, numbered in the order in which they were given or made
+        self.numbers = weakref.WeakKeyDictionary({one: at for at, one in enumerate(options.optimizers)})
+        self.count = len(options.optimizers)
         self.before: dict[Tensor, Tensor] = {}  # copies of parameters, from which updates are computed
         self.uncleared = UnclearedGradients()
         self.rounds = Rounds(len(options.optimizers))
@@ -66,11 +73,10 @@ class OptimizerSteps:
         """Inside this context steps are observed."""
         with ExitStack() as installed:
             for optimizer in self.options.optimizers:
-                for handle in (
-                    optimizer.register_step_pre_hook(self._before),
-                    optimizer.register_step_post_hook(self._after),
-                ):
-                    installed.callback(handle.remove)
+                self._hear(optimizer, installed)
+            if self.options.optimizers:
+                made = functools.partial(self._made, installed)
+                installed.enter_context(listening(Optimizer, "__init__", made))
             if self.options.scaler is not None:
                 kind = type(self.options.scaler)
                 installed.enter_context(listening(kind, "update", self._updated))
@@ -87,6 +93,32 @@ class OptimizerSteps:
         self._end()
 
     # Methods for optimizers.
+
+    @property
+    def optimizers(self) -> list[Optimizer]:
+        """The optimizers that train the model: those given, and those that the program has made since."""
+        return list(self.numbers)
+
+    def _hear(self, optimizer: Optimizer, installed: ExitStack) -> None:
+        for handle in (
+            optimizer.register_step_pre_hook(self._before),
+            optimizer.register_step_post_hook(self._after),
+        ):
+            installed.callback(handle.remove)
+
+    def _made(
+        self, installed: ExitStack, following: Callable[..., Any], optimizer: Optimizer, *args: Any, **kwargs: Any
+    ) -> None:
+        # The program makes another optimizer, as where more parts of a model are trained from some step on.
+        following(optimizer, *args, **kwargs)
+        own = set(parameters(optimizer))
+        if own.isdisjoint(self.held()) or "_optimizer_step_pre_hooks" not in vars(optimizer):
+            return
+        if any(not own.isdisjoint(parameters(one)) for one in self.numbers):
+            self.rounds.replacing.add(self.count)
+        self.numbers[optimizer] = self.count
+        self.count += 1
+        self._hear(optimizer, installed)
 
     def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if not self.listener.is_measured:
@@ -112,8 +144,7 @@ class OptimizerSteps:
         self.stepped = self.stepped or not _found_overflow(optimizer)
         if self.options.scaler is not None:  # the step ends when the scaler is updated
             return
-        at = next(at for at, one in enumerate(self.options.optimizers) if one is optimizer)
-        if self.rounds.ends_with(at):
+        if self.rounds.ends_with(self.numbers[optimizer]):
             self._end()
         else:
             self.listener.stepped()
@@ -138,7 +169,7 @@ class OptimizerSteps:
 
     def _used(self) -> Iterable[Tensor]:
         # The parameters whose gradients a step uses: those of the watched optimizers, if there are any.
-        held = {one for optimizer in self.options.optimizers for one in parameters(optimizer)}
+        held = {one for optimizer in self.numbers for one in parameters(optimizer)}
         return [one for one in self.names if one in held] if held else self.names
 
     # Methods for parameters.

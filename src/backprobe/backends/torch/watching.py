@@ -87,7 +87,9 @@ class TorchWatching(ModelWatching):
         self.by_identity: dict[int, WatchedModule] = {}
         self.run_after = compiler.disable(self._run_after)
         self.compiled = CompiledStatistics(self._known, self._wanted_compiled)
-        self.steps = OptimizerSteps(options, listener, self.parameters, self._measured_step_ends, self._step_begins)
+        self.steps = OptimizerSteps(
+            options, listener, self.parameters, model.parameters, self._measured_step_ends, self._step_begins
+        )
         self.before = CompiledBefore()
         self.hook, self.own_calls = ModuleHook(self._after), OwnCalls()
         self.schedules = schedules(added=self._half_over)
