@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 
+from backprobe.backends.discover import load_backend
 from commands import in_folder, invoked
 from faults import Faults
 
@@ -375,3 +376,14 @@ def test_a_report_of_a_script_is_what_it_was_whatever_fails(found, every):
         now = fault.during(lambda: found(lines))
         assert fault.has_raised, name
         assert [line for line, _ in now] == plain, name
+
+
+def test_a_script_without_a_seed_has_the_random_numbers_of_its_process_again():
+    own = torch.get_rng_state()
+    try:
+        seed = torch.seed()  # as PyTorch seeds a new process
+        drawn = torch.rand(3)
+        load_backend("torch").bridges().begin()
+        assert torch.equal(torch.rand(3), drawn) and torch.initial_seed() == seed
+    finally:
+        torch.set_rng_state(own)
