@@ -319,7 +319,9 @@ def test_a_misspelled_option(folder):
     err = refused(ran("toy.py:vector", "x=1", "--selct", "y"))
     assert err.startswith("BadOption: No such option '--selct'")
     assert "--select" in err
-    assert err.endswith("  asked: backprobe probe toy.py:vector x=1 --selct y\n  next:  backprobe probe --help\n")
+    assert err.endswith(
+        "  asked: backprobe probe toy.py:vector x=1 --selct y\n  next:  backprobe probe toy.py:vector x=1 --select y\n"
+    )
 
 
 @pytest.mark.parametrize("verb", [name for name in main.commands if name != "demo"])

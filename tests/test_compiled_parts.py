@@ -1,6 +1,7 @@
 """Models that call compiled functions: Dynamo, which traces the hooks of what it compiles, finds nothing of a block."""
 
 import contextlib
+import warnings
 
 import pytest
 import torch
@@ -86,3 +87,13 @@ def test_a_module_whose_forward_is_called_is_not_said_to_have_stood_still():
     (found,) = bp.explain(rec).findings
     assert found.headline == "'first.weight' is a parameter of 'first', and no call of that module was seen"
     assert "calls of forward() itself, and calls inside what torch.compile made, are not seen here" in found.facts
+
+
+def test_a_guard_of_a_compiled_model_warns_of_nothing():
+    model = torch.compile(nn.Sequential(nn.Linear(3, 3)), backend="eager", fullgraph=True)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        with bp.guard(model):
+            model(torch.rand(4, 3)).sum().backward()
+    assert not [one for one in warned if "hook" in str(one.message)]
+    torch.compiler.reset()

@@ -3,6 +3,8 @@
 import inspect
 import json
 import linecache
+import warnings
+from functools import partial
 
 import pytest
 import torch
@@ -244,6 +246,42 @@ def test_a_write_in_place_is_an_error_as_it_is_without_a_block():
         y.mul_(2)
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             y.sum().backward()
+
+
+class Deep(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(3, 4), nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.last(self.first(x).tanh())
+
+
+@pytest.mark.parametrize("way", ["model", "method", "function"])
+def test_code_that_is_compiled_whole_is_measured_and_nothing_is_warned_of(way):
+    torch.manual_seed(0)
+    model = Deep()
+    x = torch.randn(8, 3)
+    bare = torch.autograd.grad(model(x).square().mean(), model.first.weight)[0]
+    compiled = partial(torch.compile, backend="aot_eager", fullgraph=True)
+    called = model
+    if way == "method":
+        model.compile(backend="aot_eager", fullgraph=True)
+    else:
+        called = compiled(model) if way == "model" else compiled(lambda given: model(given))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        with bp.memory(called if way == "model" else model) as report:
+            for _ in range(3):
+                optimizer.zero_grad()
+                called(x).square().mean().backward()
+                optimizer.step()
+    assert not [one for one in warned if "hook" in str(one.message)]
+    assert report.ok and report.steps == 3 and torch.equal(model.first.weight.grad, bare)
+    assert {row.module for row in report.saved} <= {"", "Deep"}
+    assert report.nbytes >= 8 * (3 + 4) * 4  # the inputs of the two layers
+    torch.compiler.reset()
 
 
 def test_nothing_is_left_behind():

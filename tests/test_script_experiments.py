@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from commands import in_folder, invoked
+from commands import in_folder, invoked, python
 from faults import Faults
 
 HEAD = """\
@@ -375,3 +375,11 @@ def test_a_report_of_a_script_is_what_it_was_whatever_fails(found, every):
         now = fault.during(lambda: found(lines))
         assert fault.has_raised, name
         assert [line for line, _ in now] == plain, name
+
+
+def test_a_script_without_a_seed_has_the_random_numbers_of_its_process_again(tmp_path, monkeypatch):
+    lines = "h = stem(x).detach()\n    loss = (top(h) - y).square().mean()"
+    script = HEAD.replace("torch.manual_seed(3)\n", "\n") + LOOP.format(lines)
+    with in_folder(tmp_path, monkeypatch, {"train.py": script}):
+        out = python("-m", "backprobe", "explain", "train.py")[1]  # PyTorch is imported by the script alone
+    assert cured("h = stem(x)") in out

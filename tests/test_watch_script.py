@@ -427,6 +427,16 @@ def test_a_script_that_trains_nothing(folder):
     assert "BadOption: there is no script 'none.py'" in refused(invoked("watch", "none.py"))
 
 
+@pytest.mark.parametrize("verb", ["watch", "memory"])
+def test_a_verb_of_scripts_takes_no_function(verb, folder):
+    (folder / "idle.py").write_text("def f(x): return x\n")
+    assert refused(invoked(verb, "idle.py:f", "x=1")) == (
+        f"BadOption: backprobe {verb} takes a whole script, and 'idle.py:f' names a function in it\n"
+        f"  asked: backprobe {verb} idle.py:f\n  next:  backprobe {verb} idle.py\n"
+    )
+    assert "for a function in a file" not in refused(invoked(verb, "none.py"))
+
+
 COMPILED = """\
 import torch
 from torch import nn

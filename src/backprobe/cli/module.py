@@ -21,6 +21,9 @@ from backprobe.record.names import nearest
 PLACED = "backprobe.placed"
 """Key in a command's context: a remark about script arguments that look like options of backprobe."""
 
+WHOLE = ("memory", "watch")
+"""The commands that measure the steps of a training, and take no function."""
+
 
 def main_program(program: str) -> tuple[str, ModuleSpec | None]:
     """Return the file to run as ``__main__``, and its spec if it is a module. Raises BadOption.
@@ -30,7 +33,12 @@ def main_program(program: str) -> tuple[str, ModuleSpec | None]:
     context = click.get_current_context()
     spec = _spec(program) if is_module(program) else None
     if spec is None and not Path(program).is_file():
-        function = f", or {asked('toy.py:f', 'x=3')} for a function in a file" * (context.info_name != "watch")
+        is_whole = context.info_name in WHOLE
+        file, colon, _ = program.rpartition(":")
+        if is_whole and colon and Path(file).is_file():
+            headline = f"backprobe {context.info_name} takes a whole script, and {program!r} names a function in it"
+            raise BadOption(headline, asked=asked(program), next=asked(file))
+        function = f", or {asked('toy.py:f', 'x=3')} for a function in a file" * (not is_whole)
         next = asked(similar_file(program) or "train.py") + function
         raise BadOption(f"there is no script {program!r}", asked=asked(program), next=next)
     if PLACED in context.meta and is_first():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 from importlib import import_module
 from typing import IO, Any
 
@@ -69,12 +69,13 @@ class Verb(click.Command):
         except click.UsageError as error:
             headline, old = error.format_message().rstrip("."), str(getattr(error, "option_name", ""))
             if new := RENAMED_OPTIONS.get((str(self.name), old)):
-                at = next(at for at, one in enumerate(given) if one.partition("=")[0] == old)
-                words = [*given[:at], *new[:-1], new[-1] + given[at][len(old) :], *given[at + 1 :]]
-                raise Refusal(
-                    BadOption(f"{old} is now {' '.join(new)}", asked=typed, next=spelled(self.name, *words))
-                ) from error
-            raise Refusal(BadOption(headline, asked=typed, next=f"backprobe {self.name} --help")) from error
+                retyped = spelled(self.name, *_exchanged(given, old, new))
+                raise Refusal(BadOption(f"{old} is now {' '.join(new)}", asked=typed, next=retyped)) from error
+            similar = (getattr(error, "possibilities", None) or [])[:1]
+            retyped = (
+                spelled(self.name, *_exchanged(given, old, similar)) if similar else f"backprobe {self.name} --help"
+            )
+            raise Refusal(BadOption(headline, asked=typed, next=retyped)) from error
 
     def placed(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Rearrange the words for click; subclasses override this."""
@@ -109,6 +110,12 @@ class Verb(click.Command):
                 # two programs are compared with random numbers: behind a softmax, the gradient of ones is always zero
                 error.next = for_shell(error.next, self.params, "randn" if self.name == "diff" else "ones")
         return Refusal(error)
+
+
+def _exchanged(given: Sequence[str], old: str, new: Sequence[str]) -> list[str]:
+    # The words with another option in the place of the first that is spelled so.
+    at = next(at for at, one in enumerate(given) if one.partition("=")[0] == old)
+    return [*given[:at], *new[:-1], new[-1] + given[at][len(old) :], *given[at + 1 :]]
 
 
 def _is_own(error: BackprobeError) -> bool:

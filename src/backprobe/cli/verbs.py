@@ -99,8 +99,8 @@ def explain(
     A script runs as with "python train.py --lr 0.1", and computes its gradients itself: with backward(),
     tape.gradient, model.fit or jax.grad. The first two iterations that compute gradients are examined. The first one
     with a missing gradient or an error is explained, and the script is stopped. With --nonfinite, all iterations are
-    examined until one has NaN or Inf. TensorFlow and JAX run without compiling. Options of backprobe come before the
-    script; options after it are passed to the script.
+    examined until one has NaN or Inf. PyTorch, TensorFlow and JAX run without compiling. Options of backprobe come
+    before the script; options after it are passed to the script.
 
     The exit status is 1 if a problem was found.
     """

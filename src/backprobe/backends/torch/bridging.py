@@ -126,9 +126,9 @@ class TorchBridges(Bridges):
     def begin(self) -> None:
         torch.set_grad_enabled(True)
         torch.set_default_dtype(torch.float32)
-        torch.set_rng_state(torch.Generator().get_state())
-        if torch.cuda.is_available():
-            torch.cuda.manual_seed_all(torch.Generator().initial_seed())
+        # each process has a seed of its own, which its generators keep until the program seeds them
+        for generator in (torch.default_generator, *torch.cuda.default_generators):
+            generator.manual_seed(generator.initial_seed())
 
     @property
     def writers(self) -> Sequence[tuple[Any, str]]:

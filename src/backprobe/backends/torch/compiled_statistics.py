@@ -8,9 +8,7 @@ backward pass. The tensor itself is not replaced, so in-place writes and views w
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -18,7 +16,6 @@ from torch import Tensor
 from torch.nn import Module, Parameter
 
 from backprobe.backends.torch.compiled_rows import CompiledRows, Kept, merge
-from backprobe.backends.torch.dynamo import skip_code
 from backprobe.backends.torch.tensors import is_floating
 from backprobe.record.names import quote
 
@@ -94,24 +91,3 @@ def measure(tensor: Tensor, value: Tensor | None, gradient: Tensor | Kept | None
 
 
 compiler.allow_in_graph(measure)  # as one operation, into which Dynamo does not look
-
-
-def leave_alone(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Mark a function that Dynamo may trace as part of other code, but must not compile separately."""
-    skip_code(function.__code__)
-    return function
-
-
-@contextmanager
-def without_warning_of_hooks() -> Iterator[None]:
-    """Inside this context PyTorch does not warn that global hooks also see the wrapper of a compiled model. The hook
-    here ignores the wrapper.
-    """
-    warnings.filterwarnings("ignore", r"Using `torch\.compile\(module\)` when there are global hooks", UserWarning)
-    filters: Any = warnings.filters
-    own = filters[0]
-    try:
-        yield
-    finally:
-        with suppress(ValueError):  # the program has set other filters
-            filters.remove(own)

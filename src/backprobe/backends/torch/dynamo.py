@@ -7,7 +7,7 @@ If a name is missing, this happens:
   function of PyTorch instead of the module.
 - ``compiled_codes``: nothing counts as compiled before the watch, so such code goes unnoticed.
 - ``REST``: the rest of a function is not recognised as such.
-- ``skip_code``: Dynamo may compile a hook separately from the model.
+- ``leave_alone``: Dynamo may compile a hook separately from the model.
 - ``FINDS_EFFECTS``: gradients whose statistics are computed in compiled code are copied.
 - ``start_callbacks``: hooks are never removed between measured steps, because they could not be restored before a
   compilation.
@@ -17,9 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from types import CodeType
-from typing import Any
+from typing import Any, TypeVar
 
 from backprobe.backends.private_names import lookup
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class _NoModule:
@@ -61,11 +63,12 @@ def is_rest(code: CodeType) -> bool:
     return REST is not None and code.co_name.startswith(REST)
 
 
-def skip_code(code: CodeType) -> None:
-    """Keep Dynamo from compiling this code separately. It is still traced inside other code."""
+def leave_alone(function: Function) -> Function:
+    """Mark a function that Dynamo may trace as part of other code, but must not compile separately."""
     skip: Any = lookup("torch._dynamo.eval_frame.skip_code")
     if skip is not None:
-        skip(code)
+        skip(function.__code__)
+    return function
 
 
 def start_callbacks() -> list[Callable[..., None]] | None:

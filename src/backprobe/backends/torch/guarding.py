@@ -27,6 +27,7 @@ from backprobe.backends.guarding import GuardedPass, PassGuarding, part_ended
 from backprobe.backends.guards import BlockGuards, GuardListener, Guards, Over
 from backprobe.backends.torch.backward_call import BackwardCall, innermost_call
 from backprobe.backends.torch.capture import Capture
+from backprobe.backends.torch.global_hooks import without_warning_of_hooks
 from backprobe.backends.torch.graph import all_nodes, leaves
 from backprobe.backends.torch.guarded_calls import (
     COMPILED,
@@ -265,7 +266,7 @@ class TorchGuards(Guards):
     @contextmanager
     def listening(self, model: Module, listener: GuardListener) -> Iterator[None]:
         guarding = TorchGuarding(model, listener)
-        with scales_noted():
+        with scales_noted(), without_warning_of_hooks():
             guarding.listen()
             try:
                 with around_own_calls(guarding.known, guarding.around), guarding.schedules.listening():

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.graph import Node, saved_tensors_hooks
+from torch.compiler import is_dynamo_compiling
 from torch.nn import Module
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.optim import Optimizer
@@ -22,9 +23,12 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.overrides import TorchFunctionMode
 
 from backprobe.backends.memory import Alive, KeptObject, MeasuredMemory, MemoryHearing, StepBytes, StorageBytes
+from backprobe.backends.torch.dynamo import leave_alone
+from backprobe.backends.torch.global_hooks import without_warning_of_hooks
 from backprobe.backends.torch.graph import all_nodes
 from backprobe.backends.torch.optimizer_steps import parameters
 from backprobe.backends.torch.private import nodes_made
+from backprobe.backends.torch.watched_selection import unwrapped
 from backprobe.backends.user_lines import source_at, users_line
 from backprobe.record.source import Source
 
@@ -61,6 +65,7 @@ class CalledOperation(TorchFunctionMode):
 
     name = ""
 
+    @leave_alone
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         before, self.name = self.name, getattr(function, "__name__", type(function).__name__)
         try:
@@ -73,7 +78,7 @@ class TorchMemory(MemoryHearing):
     """Implements ``MemoryHearing`` for PyTorch."""
 
     def __init__(self, model: Module | None) -> None:
-        modules = {} if model is None else {id(one): path for path, one in model.named_modules()}
+        modules = {} if model is None else {id(one): path for path, one in unwrapped(model).named_modules()}
         self.model, self.paths = model, modules
         self.counts, self.operations, self.thread = StorageBytes(), CalledOperation(), threading.get_ident()
         self.listening = ExitStack()
@@ -88,6 +93,7 @@ class TorchMemory(MemoryHearing):
         # ids of optimizers that had a gradient which was not set to zero in place when a step saved its first tensor
         self.other: set[int] = set()
         self.handles: list[Any] = []
+        self.ended = self.step
 
     # Methods for observing the program.
 
@@ -95,12 +101,16 @@ class TorchMemory(MemoryHearing):
         self.bounds = [nodes_made()]
         if self.cuda.is_initialized():
             self.cuda.reset_peak_memory_stats()
+        self.listening.enter_context(without_warning_of_hooks())
         self.handles = [
             register_module_forward_pre_hook(self._entered),
             register_module_forward_hook(self._left, always_call=True),
             register_optimizer_step_post_hook(self._stepped),
         ]
-        self.listening.enter_context(saved_tensors_hooks(self._pack, Packed.unpacked))
+        # a call of compiled code saves its tensors while Dynamo compiles what runs
+        disabled: Any = torch.compiler.disable
+        self.ended = disabled(self.step)
+        self.listening.enter_context(saved_tensors_hooks(disabled(self._pack), disabled(Packed.unpacked)))
         self.listening.enter_context(self.operations)
 
     def close(self) -> None:
@@ -109,17 +119,24 @@ class TorchMemory(MemoryHearing):
         for handle in self.handles:
             handle.remove()
 
+    @leave_alone
     def _entered(self, module: Module, *_: Any) -> None:
-        if threading.get_ident() == self.thread:
+        # Dynamo traces hooks, and cannot trace the second condition
+        if not is_dynamo_compiling() and threading.get_ident() == self.thread:
             self.stack.append(module)
 
+    @leave_alone
     def _left(self, module: Module, *_: Any) -> None:
-        if threading.get_ident() == self.thread and self.stack and self.stack[-1] is module:
+        if is_dynamo_compiling() or threading.get_ident() != self.thread:
+            return
+        if self.stack and self.stack[-1] is module:
             self.stack.pop()
 
+    @leave_alone
     def _stepped(self, optimizer: Optimizer, *_: Any) -> None:
-        self.optimizers[id(optimizer)] = optimizer
-        self.step()
+        if not is_dynamo_compiling():
+            self.optimizers[id(optimizer)] = optimizer
+            self.ended()
 
     def step(self) -> None:
         if self.bounds[-1] == nodes_made():
@@ -148,7 +165,7 @@ class TorchMemory(MemoryHearing):
     def _module(self) -> str:
         if not self.stack:
             return ""
-        module = self.stack[-1]
+        module = unwrapped(self.stack[-1])  # a compiled model by its own class
         return self.paths.get(id(module)) or type(module).__name__
 
     def _look_at_gradients(self) -> None:

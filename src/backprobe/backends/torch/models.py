@@ -27,6 +27,7 @@ from backprobe.backends.capabilities import ModelCall, ModuleObserver
 from backprobe.backends.exchanging import exchanged
 from backprobe.backends.patching import Patched, original, replaced
 from backprobe.backends.torch import own_calls
+from backprobe.backends.torch.global_hooks import without_warning_of_hooks
 from backprobe.backends.torch.own_calls import OwnCalls
 from backprobe.backends.torch.pipelines import NONE, schedules
 from backprobe.backends.torch.private import dispatch_modes
@@ -165,6 +166,7 @@ def observing(
         and not _joins(together, module, reporting)
     ]
     with ExitStack() as installed:
+        installed.enter_context(without_warning_of_hooks())
         aside = is_dynamo_compiling if reporter.schedules is NONE else reporter.is_aside
         if together[0]:
             installed.enter_context(exchanged(together[0], "forward", together[1], aside, CALLED_IN))

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprobe.backends.torch.dynamo import skip_code
+from backprobe.backends.torch.dynamo import leave_alone
 
 
 class ReadBackward:
@@ -41,7 +41,7 @@ class ReadBackward:
 def backward_read(report: Callable[[Tensor], None]) -> Iterator[None]:
     """Within this context, each tensor of this thread whose ``backward`` is read is reported first."""
     kind: Any = Tensor
-    skip_code(ReadBackward.__get__.__code__)
+    leave_alone(ReadBackward.__get__)
     stands = ReadBackward(vars(Tensor)["backward"], report)
     kind.backward = stands
     try:

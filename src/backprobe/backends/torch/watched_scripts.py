@@ -32,8 +32,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from backprobe.backends.patching import listening
-from backprobe.backends.torch.compiled_statistics import without_warning_of_hooks
 from backprobe.backends.torch.dynamo import OptimizedModule, compiled_codes, is_rest
+from backprobe.backends.torch.global_hooks import without_warning_of_hooks
 from backprobe.backends.torch.optimizer_steps import parameters
 from backprobe.backends.torch.own_calls import all_owners, around_calls_of
 from backprobe.backends.torch.private import is_wrapped

@@ -29,10 +29,9 @@ from backprobe.backends.torch.compiled_statistics import (
     Places,
     compiler,
     heard,
-    leave_alone,
-    without_warning_of_hooks,
 )
-from backprobe.backends.torch.dynamo import is_exporting
+from backprobe.backends.torch.dynamo import is_exporting, leave_alone
+from backprobe.backends.torch.global_hooks import without_warning_of_hooks
 from backprobe.backends.torch.measured import MeasuredTensor, WatchedModule
 from backprobe.backends.torch.module_hook import ModuleHook
 from backprobe.backends.torch.own_calls import OwnCalls
