@@ -497,5 +497,5 @@ def test_an_attribute_that_is_computed_once_is_not_said_to_be_carried():
     note = caught.value.__notes__[-1]
     assert "survived: a value without a name" in note
     assert "used:     '/Table.step:u'" in note or "used:     '/step:u'" in note
-    assert "or compute it again" in note
+    assert "compute it again" in note
     assert "detach" not in note

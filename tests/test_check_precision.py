@@ -121,3 +121,11 @@ def test_a_custom_function_is_judged_at_symmetric_matrices_too(weight):
 def test_an_input_that_another_function_gives_is_not_named_as_an_argument_of_that():
     (finding,) = bp.check(lambda x: sum(map(Halved.apply, [x, 2 * x])))(numbers(3)).findings
     assert finding.input == "input 0"
+
+
+def test_a_function_that_is_given_to_another_is_named_by_the_call_that_it_is_given_to():
+    def apart(x):
+        return sum(map(Halved.apply, torch.unbind(x * 2)))  # the last function that Python asks for is unbind
+
+    (finding,) = bp.check(apart)(numbers(3)).findings
+    assert "`map(Halved.apply, torch.unbind(x * 2))`" in finding.headline and "skip=[map]" in finding.remedy

@@ -135,7 +135,7 @@ class StaleSource(NoSource):
 
 
 class NoBackend(BackprobeError, TypeError):
-    """The framework cannot be inferred from the arguments and imports, or is not installed."""
+    """The framework cannot be inferred from the arguments and imports, is not installed, or has no backend."""
 
 
 class NothingToDifferentiate(BackprobeError, TypeError):

@@ -287,7 +287,7 @@ class Replaces(ABC):
 
     @abstractmethod
     def runs_again(self) -> bool:
-        """Is the running code being recomputed during backward?"""
+        """Is the running code inside a checkpoint, so that Python runs it again in backward?"""
 
     def is_tracing(self) -> bool:
         """Is the running code being traced, so that it may run again in another trace?"""

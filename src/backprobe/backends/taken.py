@@ -151,7 +151,7 @@ def _hearing_reads(pipes: dict[int, Any], taken: Callable[[Any], None]) -> Itera
 
 def _asked_by(one: Any) -> Iterator[tuple[type, str]]:
     # Yield the methods that return items, with the classes on which to observe them. Only methods written in Python, or
-    # inherited by a Python class, can be observed.
+    # inherited by a Python class, can be observed; of ``__next__`` only one written in Python.
     kind = type(one)
     names = ["__next__"] if issubclass(kind, Iterator) and not isinstance(one, io.IOBase) else []
     if is_stream(kind) and not isinstance(one, (io.IOBase, *COUNTED)):

@@ -283,7 +283,7 @@ def _random(count: int, random: Any) -> Any:
 
 
 def _least(errors: Any) -> float:
-    # The smallest error that is not 0; 1 if there is none.
+    # The smallest finite error that is not 0; 1 if there is none.
     return float(min(errors[numpy.isfinite(errors) & (errors > 0)], default=1.0))
 
 

@@ -37,7 +37,7 @@ class CallListener(CodeListener):
 
     def __init__(self, program: CheckedProgram, scope: ScopeId, sites: Sequence[Site]) -> None:
         self.program, self.scope, self.sites = program, scope, sites
-        self.calling: CallSite | None = None  # the call that is being made
+        self.calling: CallSite | None = None  # the call being made, while its function or arguments are followed
 
     def call(self, function: Any, may_write: bool = False, at: int = NO_CALL, /) -> Any:
         """Return the callable to run instead of a function.
@@ -52,20 +52,27 @@ class CallListener(CodeListener):
             if _is(function, one):
                 program.skips[position] += 1
                 return functools.partial(program.skip, function)
-        self.calling = self._call_site(at)
+        site = self.calling = self._call_site(at)
         followed = program.follow(self, function)
         depth = program.calls.differentiates(function)
         if depth:
-            return functools.partial(program.differentiate, self.scope, self.calling, depth, function, followed)
+            return functools.partial(program.differentiate, self.scope, site, depth, function, followed)
+        if isinstance(followed, functools.partial):
+            return functools.partial(self._called, site, followed)
         if followed is not None:
             return followed
         if any(function is one for one in ITERATING):
-            return functools.partial(self._with_items, self.calling, function)
+            return functools.partial(self._with_items, site, function)
         if any(function is one for one in REDUCING):
-            return functools.partial(self._with_list, self.calling, function)
+            return functools.partial(self._with_list, site, function)
         if isinstance(function, type):
             return functools.partial(program.instantiate, function) if runs_user_code(function) else function
-        return functools.partial(program.call, self.scope, self.calling, function)
+        return functools.partial(program.call, self.scope, site, function)
+
+    def _called(self, site: CallSite, followed: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        # Python asked for the functions of calls among the arguments after it asked for this one.
+        self.calling = site
+        return followed(*args, **kwargs)
 
     def operate(self, at: int, /, *operands: Any) -> Any:
         site = self._call_site(at)

@@ -73,8 +73,10 @@ def judged(
         try:
             script.run()
         except Exception as error:
+            if is_unread(error):
+                raise SystemExit(UNREAD) from None
             again = script.experiments(beginning) if experiments else None
-            if again is not None and not is_unread(error) and ends_compiled(again):
+            if again is not None and ends_compiled(again):
                 error.add_note(f"backprobe: {UNCOMPILED}")
             raise
     report = script.report()

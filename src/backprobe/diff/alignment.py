@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from backprobe.diff.beside import Leaves, in_pairs
+from backprobe.diff.beside import GivenLeaves, in_pairs
 from backprobe.diff.matches import BY_NAME, BY_PLACE, Match
 from backprobe.diff.modules import module_path
 from backprobe.diff.partners import Partners
@@ -63,7 +63,7 @@ class _Aligning:
         }
         self.versions = NameVersions(a, b)
         self.returned = Returned(a), Returned(b)
-        self.leaves = Leaves(a), Leaves(b)
+        self.leaves = GivenLeaves(a), GivenLeaves(b)
 
     def _add(self, at: int, other: int, how: str) -> None:
         if at not in self.found and other not in self.taken:

@@ -25,7 +25,7 @@ FACTORS = numpy.uint64(0x9E3779B97F4A7C15), numpy.uint64(0xC2B2AE3D27D4EB4F)
 """Odd numbers: products of the same 16 bits with them differ in all higher bits."""
 
 
-class Leaves:
+class GivenLeaves:
     """The arguments and parameters of one recording: their numbers, and what is computed from them."""
 
     def __init__(self, side: Side) -> None:
@@ -65,7 +65,7 @@ def _mixed(rows: Rows, chunk: Any) -> int:
 def in_pairs(
     own: Sequence[One],
     others: Sequence[One],
-    leaves: tuple[Leaves, Leaves],
+    leaves: tuple[GivenLeaves, GivenLeaves],
     of: tuple[Callable[[One], int], Callable[[One], int]],
     how: str,
 ) -> list[tuple[One, One, str]]:

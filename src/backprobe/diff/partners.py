@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from backprobe.diff.beside import Leaves, in_pairs
+from backprobe.diff.beside import GivenLeaves, in_pairs
 from backprobe.diff.conventions import BIAS, PACKED, WEIGHT, plain_segment
 from backprobe.diff.matches import BY_PATH, BY_PLACE, Match
 from backprobe.diff.modules import ModulePaths, Path
@@ -24,7 +24,7 @@ class Partners:
     or by a rename, from which the pairing starts.
     """
 
-    def __init__(self, a: Side, b: Side, known: Iterable[Match], numbers: tuple[Leaves, Leaves]) -> None:
+    def __init__(self, a: Side, b: Side, known: Iterable[Match], numbers: tuple[GivenLeaves, GivenLeaves]) -> None:
         self.a, self.b, self.numbers = ModulePaths(a), ModulePaths(b), numbers
         self.of: dict[Path, tuple[Path, str]] = {}
         self.taken: set[Path] = set()

@@ -66,7 +66,7 @@ class Tasks:
         return [self.done[number] for number in numbers]
 
     def _parcel(self) -> Parcel:
-        # Write the work to a folder where workers on this machine find it.
+        # Write the work to a folder where workers find it: the executor's own folder, or else one on this machine.
         own = getattr(self.executor, "folder", None)
         place = own if own is not None else SHARED if SHARED.is_dir() else None
         folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory(prefix="backprobe-", dir=place)))

@@ -25,7 +25,11 @@ Again = Callable[[Callable[[str], CodeType]], MemoryReport | None]
 
 
 def with_tried(report: MemoryReport, experiments: ScriptExperiments, again: Again) -> None:
-    """Try the remedies of a report. Add the result to each tried remedy, and remove remedies that do not help."""
+    """Try the remedies of a report that are statements, up to ``MOST``, if the script is short and may run again.
+
+    Add the result to each tried remedy, and remove remedies that do not help. If the script runs differently, a remedy
+    stays as it is.
+    """
     if experiments.seconds > LONGEST or not experiments.may_try():
         return
     found = [*report.held]

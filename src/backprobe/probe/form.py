@@ -33,7 +33,8 @@ from backprobe.tracing.transcribe import FinishedRun
 T = TypeVar("T")
 # Matches texts that may be names from a script's report. The test must be fast, because a form is created in each step.
 OF_A_SCRIPT = re.compile(r"!?(/|[^\W\d]\w*\.)")
-EVERYTHING = ("**:*", "**:*()")  # all names, and all unnamed operations
+# all names of functions and modules, and all unnamed operations; a model's parameters also need "**"
+EVERYTHING = ("**:*", "**:*()")
 
 
 class Form:

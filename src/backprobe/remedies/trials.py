@@ -1,4 +1,6 @@
-"""Runs one program with edits of its text. Each set of edits runs once, and the number of runs is limited."""
+"""Runs one program with edits of its text. The same edits in the same order run at most once, and the number of runs is
+limited.
+"""
 
 from __future__ import annotations
 

@@ -62,8 +62,8 @@ class RunningRule(Protocol):
 
 
 class RunState:
-    """The state after the steps judged so far: their number, the places of those in which something was measured, the
-    logged numbers, and the memory of the rules.
+    """The state after the steps judged so far: their number, the places of the latest ones in which something was
+    measured, the logged numbers, and the memory of the rules.
     """
 
     def __init__(self, rows: RunRows) -> None:

@@ -1,4 +1,4 @@
-"""How far weights have moved in a step, at least: by the statistics of a run that has no updates."""
+"""The least distance that weights have moved in a step, by the statistics of a run that has no updates."""
 
 from __future__ import annotations
 

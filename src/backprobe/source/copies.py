@@ -64,8 +64,8 @@ class Copies:
         self.waiting: dict[tuple[FunctionType, bool], list[Copy]] = {}
 
     def lend(self, function: FunctionType, operations: bool) -> Copy | None:
-        """Return a copy of the function, with its decorators; None if this function cannot have stored copies. Raises
-        NoSource.
+        """Return a copy of the function, with its decorators; None if this function cannot have stored copies, or if
+        too many functions have them already. Raises NoSource.
 
         The caller puts the function that opens a listener into the copy's cell. With ``operations``, operations without
         a name are also reported.

@@ -74,7 +74,9 @@ def clears(call: ast.Call | None) -> bool:
 
 
 def checks(function: ast.AST, parameter: str) -> bool:
-    """Does the function test whether the value of this parameter is None?"""
+    """Does the function allow for None in this parameter? It does if it tests the value or a part of it for None or for
+    truth, or only passes it on to another ``.grad``.
+    """
     return _is_checked({parameter}, function)
 
 

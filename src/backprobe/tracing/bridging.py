@@ -16,8 +16,6 @@ from backprobe.record.containers import with_leaves
 from backprobe.tracing.replacing import ByName, Instead, Marks, Replacing
 
 NUMBERS = (float, int)
-MOST = 100_000
-"""The number of elements in the largest value that is bridged."""
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,8 @@ class Codes(Contents):
         self.events = events
         self.inside: dict[int, list[int]] = {}
         self.holders: dict[int, dict[tuple[int, str], None]] = {}
-        self.mixed: dict[str, Sequence[tuple[str, Any]]] = {}  # by module: the leaves that its forward returned
+        # by module: the selected leaves that its forward returned, if plain numbers are among them
+        self.mixed: dict[str, Sequence[tuple[str, Any]]] = {}
 
     def of(self, scope: Scope, local: str, at: int, value: Any, own: str = "") -> Code:
         """Return the code of the value that a local is bound to. Its selected tensors are captured. If there are any,

@@ -194,7 +194,9 @@ class Versions:
             self.through[id(tensor)] = (weakref.ref(tensor), self.version(tensor))
 
     def sweep(self, by: By, at: int | Site) -> None:
-        """Give a new version to every live name whose memory was written to, and log writes that were not observed."""
+        """Give a new version to every live name whose memory was written to, as far as the framework counts the write.
+        Log the values that were overwritten by a write that the framework does not count.
+        """
         if self.counted is None:
             return
         if self.late is not None and (self.late.waiting or self.by_line):

@@ -365,8 +365,8 @@ def is_own_gradient(function: Any) -> bool:
 
 
 def builds_function() -> bool:
-    """Is a function or a Keras model being traced? A session's graph does not count, because Python builds it line by
-    line.
+    """Is a function or a Keras model being traced? A session's graph does not count: the code that builds it is
+    observed.
     """
     return not tf.executing_eagerly() and bool(ops.get_default_graph().building_function)
 

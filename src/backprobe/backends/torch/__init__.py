@@ -12,6 +12,7 @@ from torch import Tensor
 from backprobe.backends.capabilities import Models
 from backprobe.backends.captures import Captures
 from backprobe.backends.facts import Failure
+from backprobe.backends.memory import MemoryHearing
 from backprobe.backends.protocol import Backend, Blocks
 from backprobe.backends.torch import empty_grads, errors, models
 from backprobe.backends.torch.arrays import TorchArrays
@@ -22,7 +23,6 @@ from backprobe.backends.torch.edits import EDITS
 from backprobe.backends.torch.graph_facts import facts
 from backprobe.backends.torch.guarding import TorchGuards
 from backprobe.backends.torch.heard_births import hearing_births
-from backprobe.backends.torch.memory import TorchMemory
 from backprobe.backends.torch.private import NAMES
 from backprobe.backends.torch.recheck import TorchRecheck
 from backprobe.backends.torch.second_order import hessian
@@ -89,7 +89,6 @@ class TorchBackend(Backend):
     hear_births = staticmethod(hearing_births)
     variations = TorchVariations
     vectorized = TorchVectorized()
-    memory = TorchMemory
     bridged = staticmethod(bridged)
     bridges = TorchBridges
     uncompiled = staticmethod(uncompiled)
@@ -105,6 +104,12 @@ class TorchBackend(Backend):
         from backprobe.backends.torch.watches import TorchWatches  # imports PyTorch's compiler: a second or two
 
         return TorchWatches()
+
+    @staticmethod
+    def memory(model: Any) -> MemoryHearing:
+        from backprobe.backends.torch.memory import TorchMemory  # imports PyTorch's compiler, too
+
+        return TorchMemory(model)
 
     def refuse(self, part: Any, asked: str) -> None:
         refuse_inside(asked)

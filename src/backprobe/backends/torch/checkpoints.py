@@ -54,7 +54,8 @@ def without_history(frame: FrameType) -> tuple[str, FrameType]:
         return (mode(), frame) if around is None else (APPLIED, around.caller)
     if inside.f_locals["ctx"].next_functions:
         return AGAIN, frame
-    return (mode() if _requires_gradient(inside) else CHECKPOINT), inside  # with gradients off, the mode is the cause
+    # if an argument requires a gradient, only a mode can be the cause that there is no history
+    return (mode() if _requires_gradient(inside) else CHECKPOINT), inside
 
 
 def mode() -> str:

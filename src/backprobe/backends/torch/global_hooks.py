@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 MESSAGE = re.compile(r"Using `torch\.compile\(module\)` when there are global hooks", re.IGNORECASE)
+IGNORED: Any = ("ignore", MESSAGE, UserWarning, None, 0)
+"""The filter that ignores the warning. It is put into ``warnings.filters`` directly: after ``filterwarnings``, Python
+shows warnings again that it shows once for each line.
+"""
 
 
 @contextmanager
@@ -16,12 +20,10 @@ def without_warning_of_hooks() -> Iterator[None]:
     """Inside this context PyTorch does not warn that global hooks also see the wrapper of a compiled model. Hooks that
     are installed here have to ignore it.
     """
-    own = ("ignore", MESSAGE, UserWarning, None, 0)
     filters: Any = warnings.filters
-    # not by ``filterwarnings``, after which Python shows warnings again that it shows once for each line
-    filters.insert(0, own)
+    filters.insert(0, IGNORED)
     try:
         yield
     finally:
-        with suppress(ValueError):  # the program has set other filters
-            filters.remove(own)
+        if IGNORED in filters:  # otherwise the program has set other filters
+            filters.remove(IGNORED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -27,7 +28,7 @@ from backprobe.backends.capabilities import ModelCall, ModuleObserver
 from backprobe.backends.exchanging import exchanged
 from backprobe.backends.patching import Patched, original, replaced
 from backprobe.backends.torch import own_calls
-from backprobe.backends.torch.global_hooks import without_warning_of_hooks
+from backprobe.backends.torch.global_hooks import IGNORED
 from backprobe.backends.torch.own_calls import OwnCalls
 from backprobe.backends.torch.pipelines import NONE, schedules
 from backprobe.backends.torch.private import dispatch_modes
@@ -166,7 +167,6 @@ def observing(
         and not _joins(together, module, reporting)
     ]
     with ExitStack() as installed:
-        installed.enter_context(without_warning_of_hooks())
         aside = is_dynamo_compiling if reporter.schedules is NONE else reporter.is_aside
         if together[0]:
             installed.enter_context(exchanged(together[0], "forward", together[1], aside, CALLED_IN))
@@ -212,10 +212,14 @@ class _Reporter:
         self.look()
 
     def listen(self) -> None:
+        self.filters: Any = vars(warnings)["filters"]
+        self.filters.insert(0, IGNORED)  # not by a context, which would cost a block of a small model too much
         before = self.before_hooked if self.hooked else self.before
         self.handles += [register_module_forward_pre_hook(before), register_module_forward_hook(self.after)]
 
     def rest(self) -> None:
+        if self.handles and IGNORED in self.filters:
+            self.filters.remove(IGNORED)
         for handle in self.handles:
             handle.remove()
         self.handles.clear()

@@ -1,7 +1,8 @@
 """Local partials on the real graph: the derivative of one recorded value with respect to the values directly before it.
 
-Inside ``stopped``, a prehook on the node of each recorded value, except leaves, blocks all gradients but that of the
-edge at which the pass starts. The engine records the gradient that arrives at an edge before the prehooks of that node
+Inside ``stopped``, no gradient passes a recorded edge, except edges of leaves and the edge at which the pass starts.
+A prehook on the node replaces the gradients of these edges by None. If the node has other outputs that are not
+recorded, their gradients pass. The engine records the gradient that arrives at an edge before the prehooks of that node
 run. A pass from one value therefore yields exactly the contributions to its direct inputs, and nothing that passes
 through one of them into another.
 

@@ -101,8 +101,11 @@ class Census:
         self.filled = Seen()
         self.zero: dict[int, Tensor] = {}  # by id: parameters whose gradient was exactly 0 before or after a step
         self.has_moving = False  # was any gradient not 0, or is that unknown?
-        self.first = FirstSteps()
         self.unstepped: Sequence[Tensor] | None = None  # parameters that get gradients and that nothing steps
+
+    @cached_property
+    def first(self) -> FirstSteps:
+        return FirstSteps()
 
     def listen(self) -> list[Any]:
         """Observe every step from now on. The returned handles remove the hooks."""

@@ -1,4 +1,4 @@
-"""Runs what a program compiles as plain Python, so that it can be observed."""
+"""Runs what a program compiles with ``torch.compile`` as plain Python, so that it can be observed."""
 
 from __future__ import annotations
 

@@ -166,7 +166,9 @@ class BackwardPass:
 
     @cached_property
     def read(self) -> Set[int]:
-        """The entries that the backward of ``owners`` has read, and owners whose own bad parts it has read."""
+        """The entries from which ``owners`` were computed directly, whether or not backward reads them. Also owners
+        that a bad part of their own line made bad, and in whose backward this part met a zero gradient.
+        """
         within = {birth.owner for birth in self._kept if self._meets_bad_part(birth)}
         return within | {source for owner in self.owners for source in self.known.direct[owner]}
 

@@ -268,7 +268,8 @@ class ForwardPass:
         facts: list[str],
         finding: partial[Finding],
     ) -> Finding:
-        # Make the finding on a birth in a line. It is uncertain if the line reads other, unknown values.
+        # Make the finding on a birth in a line. If no cause is certain, other values that the line reads, but that were
+        # not recorded, may be bad as well. A NaN that the recorded inputs do not give may come from an unseen write.
         known, verb = self.known, "is" if len(others) == 1 else "are"
         if not self._is_computed(at):
             return self._within(at, why, facts, finding)

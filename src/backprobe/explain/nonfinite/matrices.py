@@ -18,7 +18,7 @@ CLOSE = 1e-6
 
 
 def condition(text: str, numbers: Any, result: Any) -> Iterator[str]:
-    """Yield sentences on why a matrix has no inverse, no Cholesky factor, or a negative determinant.
+    """Yield sentences on why a matrix has no inverse, no Cholesky factor, or no logarithm of its determinant.
 
     In a batch, only the first matrix with a bad result is examined.
     """

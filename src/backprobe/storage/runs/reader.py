@@ -218,7 +218,7 @@ class RankFile:
         steps = self.connection.execute("SELECT id, attempt, info FROM steps ORDER BY id")
         return found + [Stored(at, False, attempt, info_read(info, version)) for at, attempt, info in steps]
 
-    # Methods that read numbers.
+    # Methods that read what is stored about steps and rows.
 
     def columns(self, keys: Sequence[tuple[str, str]], wanted: Sequence[str]) -> tuple[NDArray[Any], dict[str, Matrix]]:
         """The facts about all steps, and for each wanted column a matrix of rows × steps for these names and kinds."""
