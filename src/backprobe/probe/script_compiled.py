@@ -9,6 +9,7 @@ the error counts only if it does not come there, because then compiling makes th
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -46,7 +47,8 @@ class StoppedRun:
             if not is_free:
                 raise NotKnown
             try:
-                with as_main(again.arguments, again.spec) as main:
+                with warnings.catch_warnings(), as_main(again.arguments, again.spec) as main:
+                    warnings.simplefilter("ignore")  # what compiling warns of is no error
                     vars(main).update(hooks)
                     exec(again.code(str(main.__file__)), vars(main))
             except Enough as enough:

@@ -37,6 +37,7 @@ from backprobe.backends.random_states import OF_PYTHON, RandomNumbers
 from backprobe.backends.temporarily import temporarily
 from backprobe.backends.useless import Observed
 from backprobe.backends.user_lines import callers
+from backprobe.errors import BackprobeError
 from backprobe.record.reasons import Note, Reason
 from backprobe.record.source import Source
 from backprobe.source.frames import forget, name_in
@@ -218,11 +219,13 @@ class JaxGuardedGradient(RunAgain, GuardedGradient):
         return list(named(self.names, given)), [leaves[at] for at in arrays], run
 
 
-@contextmanager
-def unchecked() -> Iterator[None]:
+def unchecked() -> AbstractContextManager[object]:
     """Within this context, JAX itself does not raise an error at NaN or Inf, as it does under ``jax.debug_nans``."""
-    with jax.debug_nans(False), jax.debug_infs(False):
-        yield
+    off = ExitStack()
+    for check in (jax.debug_nans, jax.debug_infs):
+        if check.value:  # to turn off what is off would make JAX compile functions anew
+            off.enter_context(check(False))
+    return off
 
 
 class GradientHearing(Guarding):
@@ -304,9 +307,11 @@ class GradientHearing(Guarding):
         # check, and raise JAX's error.
         try:
             return run()
-        except FloatingPointError:
-            with unchecked():
-                look(run())
+        except FloatingPointError as error:
+            is_of_jax = jax.debug_nans.value or jax.debug_infs.value
+            if is_of_jax and not isinstance(error, BackprobeError):  # a guard inside has stopped it otherwise
+                with unchecked():
+                    look(run())
             raise
 
     def _no_step(self) -> AbstractContextManager[None]:
