@@ -23,7 +23,7 @@ OF_NONE = (TypeError, AttributeError)
 
 
 def failure(error: BaseException, captures: Sequence[Capture], passing: Passing | None) -> Failure | None:
-    """Return the facts behind an error about None, if the failing code reads a ``.grad`` that is None.
+    """Return the facts behind an error about None, if the failing code reads a ``.grad`` that is None; else None.
 
     ``passing`` are the gradients that backward has brought so far, if known.
     """
