@@ -50,10 +50,10 @@ def differentiate(
     captures: Sequence[Capture],
     flow: Callable[[int, Any], Any] | None = None,
 ) -> Backward:
-    """Run backward with the strategy in ``options``.
+    """Run backward with the strategy in ``options``; if partials are requested, always with ``edges``.
 
-    Returns the outcome of each capture, and the order in which backward reaches the captures. Raises StrategyRefused if
-    the strategy would be wrong here, and Unsupported if the graph has a reentrant checkpoint.
+    Returns the outcome of each capture, and the order in which backward reaches those with a gradient. Raises
+    StrategyRefused if the strategy would be wrong here, and Unsupported if the graph has a reentrant checkpoint.
     """
     root = get_gradient_edge(output)
     _refuse_reentrant(output)
