@@ -48,7 +48,7 @@ class Births:
         # and for each gradient that it returned, the position in its result and the gradient's number. The numbers of
         # gradients are those under which their results are read.
         self.seen: list[tuple[int, int, list[int], list[tuple[int, int]]]] = []
-        self.local: dict[tuple[int, int], LocalDerivative] = {}  # the key is an index in ``seen``, and that position
+        self.local: dict[tuple[int, int], LocalDerivative] = {}  # by index in ``seen``, and position in the result
         self.decomposing: set[int] = set()  # indices in ``seen`` of operations that decompose a matrix
         self.nodes: list[Node] = []  # the index of a node is its number
         self.judged = FinitenessLook()
@@ -99,9 +99,9 @@ class Births:
                     gave.append((at, look[0]))
                     if self.givers[places[at]] == 1:
                         self.passing[places[at]] = look
-            if any(at >= 0 for _, at in gave):  # otherwise no NaN or Inf can have been made here
+            if any(at >= 0 for _, at in gave):  # otherwise no NaN or Inf is suspected in them
                 looks = [self._look(*each)[0] for each in came]
-                if all(at < 0 for at in looks):  # nothing that arrived may hold NaN or Inf
+                if all(at < 0 for at in looks):  # no NaN or Inf is suspected in what arrived
                     self._ask(self.nodes[number], given, made, gave)
                 self.seen.append((current_pass(), number, looks, gave))
 

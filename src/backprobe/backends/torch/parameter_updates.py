@@ -49,7 +49,7 @@ class UpdatedLeaf:
 
 @dataclass
 class WritingStatement:
-    """A statement that wrote to leaves: its line if known, and the optimizers in variables that own some of them.
+    """A statement that wrote to leaves: its line if known, and the optimizers that own some of these leaves.
 
     ``written`` has a tuple for each leaf: its id, the number of its examination before the write, the number of its
     gradient's examination, and the number of its examination after the write.

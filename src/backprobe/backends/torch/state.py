@@ -34,7 +34,7 @@ MODES: tuple[RandomState, ...] = (
     (torch.is_grad_enabled, torch.set_grad_enabled),
     (torch.get_default_dtype, torch.set_default_dtype),
 )
-LARGEST = 2**26  # in bytes; ``keep`` does not save a larger tensor by itself, unless it is a parameter
+LARGEST = 2**26  # in bytes; ``keep`` ignores a larger tensor that is given to it, unless it is a parameter
 SAMPLE = 2**12  # the least number of elements that are compared in a larger contiguous tensor
 CONTAINERS = (dict, list, set, deque)
 KINDS = ("cpu", "cuda")  # types of device whose autocast settings are kept

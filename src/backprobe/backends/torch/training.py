@@ -53,7 +53,8 @@ class Reached:
 
     def __init__(self, calls: Sequence[BackwardCall]) -> None:
         self.calls = calls
-        self.is_whole = bool(calls) and not any(call.is_limited for call in calls)  # none by ``inputs=``
+        # is there a call, and none that is limited by ``inputs=``?
+        self.is_whole = bool(calls) and not any(call.is_limited for call in calls)
 
     @cached_property
     def leaves(self) -> dict[int, Tensor]:

@@ -57,7 +57,7 @@ def unregistered(
 
 
 def not_held(names: TrainedNames, leaves: Mapping[int, Tensor]) -> Iterator[Unregistered]:
-    """Yield those of these leaves that a module holds as a parameter and that no optimizer owns."""
+    """Yield the parameters of modules that are among these leaves and that no optimizer owns."""
     held = held_by(all_optimizers())
     for at, (name, owner) in names.owners.items():
         if at in leaves and at not in held:

@@ -37,7 +37,7 @@ def of_reduction(error: BaseException) -> str | None:
 
 
 def ready_twice(error: BaseException) -> str | None:
-    """Return a note on DDP's error that a parameter got its gradient twice; None if another cause is possible.
+    """Return a note on DDP's error that a parameter got its gradient twice; None for other errors or causes.
 
     DDP first considered the parameter unused, because the graph that it traverses does not contain the operations
     inside a reentrant checkpoint.

@@ -169,7 +169,7 @@ class WatchedScript:
 
     def _look(self, module: Module) -> None:
         # Report the model if an optimizer owns a parameter of it. If none does so far, the model is examined again at
-        # a later call, because an optimizer may be created until then.
+        # a later call, because an optimizer may be created by then.
         wrapper, module = module, self._wrapped(module)
         own = set(module.parameters())
         held = _training(own, self.optimizers)
