@@ -238,8 +238,8 @@ class BlockOutcomes(TorchTape, BlockTape):
         return updated if leaf.written >= 0 else None
 
     def _named_late(self, lacking: Sequence[Capture], output: Output) -> dict[int, Missing]:
-        # Return the reason for results that were named after one of these calls had passed through their operations,
-        # by their numbers.
+        # Return the reason for results that were named after a ``backward()`` without ``inputs=`` had passed through
+        # their operations, by their numbers.
         found: dict[int, Missing] = {}
         through: dict[int, set[Node]] = {}  # by the number of calls before the result was named
         for one in lacking:
