@@ -268,8 +268,8 @@ class BlockOutcomes(TorchTape, BlockTape):
         }
 
     def _begun_at(self, output: Output) -> list[Node]:
-        # Return the nodes from which the calls without ``inputs=`` started. Such calls bring gradients to all leaves
-        # behind these nodes.
+        # Return the nodes from which the calls without ``inputs=`` started. Such calls may bring gradients to all
+        # leaves behind these nodes.
         return [node for call in output.calls if not call.is_limited for node in call.nodes]
 
     def _is_alone(self) -> bool:

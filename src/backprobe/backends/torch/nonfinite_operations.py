@@ -138,7 +138,7 @@ class Births:
     def _found(self, captures: Sequence[Capture], of: Collection[int] | None) -> dict[int, tuple[BackwardOp, ...]]:
         # Return the operations that made NaN from gradients without NaN, or Inf from finite ones, in order. The keys
         # are the positions of the captures whose lines the operations belong to.
-        if not self.judged:  # every gradient was finite
+        if not self.judged:  # no NaN or Inf was suspected in any gradient
             return {}
         told = self.judged.kinds()
         births = []

@@ -154,7 +154,7 @@ def _lead_around(
 
 
 class Stop:
-    """Holds the only recorded edge at which a gradient may pass: the edge at which the running pass starts."""
+    """Holds the one recorded edge, apart from leaves, that a gradient may pass: the one at which the pass starts."""
 
     def __init__(self) -> None:
         self.open: Key | None = None
