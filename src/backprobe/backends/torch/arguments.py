@@ -35,7 +35,7 @@ def lift(arguments: Mapping[str, Any], wrt: frozenset[str] | None, undo: list[Ca
     Containers stay the caller's own objects, and their leaves are replaced inside them. Functions that restore these
     leaves are added to ``undo``.
 
-    If a floating-point argument already requires a gradient, the program's flags are kept. Otherwise every
+    If ``wrt`` is None and an argument already requires a gradient, the program's flags are kept. Otherwise every
     floating-point argument is differentiated, including Python and NumPy numbers. If ``wrt`` is given, only the
     arguments with these names are differentiated. Python integers are differentiated only if none of the arguments to
     differentiate is floating-point. Raises NothingToDifferentiate for an inference tensor.

@@ -39,7 +39,7 @@ class BackwardCall:
     inputs: tuple[Tensor, ...] = ()
     edges: tuple[GradientEdge, ...] = ()  # edges from which the call started, besides the roots
     input_edges: tuple[GradientEdge, ...] = ()
-    is_limited: bool = False  # is the call limited to ``inputs=``?
+    is_limited: bool = False  # is the call limited to ``inputs=``, as every call of ``grad()`` is?
     called: str = "backward()"
     has_cotangents: bool = False  # were any cotangents passed to it?
     asked: tuple[str, ...] = ()  # names of the options in ``ASKED`` that are true

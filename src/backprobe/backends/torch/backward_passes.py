@@ -102,7 +102,7 @@ class Passing:
         self.late: set[int] = set()  # numbers of places at which gradients are read after the user's hooks ran
         self.running = NO_PASS  # the number of the latest pass whose gradients count
         self.seeds: set[int] = set()  # ids of the cotangents with which counted passes started
-        self.asked: set[int] = set()  # numbers of the places whose gradients ``grad()`` returns
+        self.asked: set[int] = set()  # numbers of hooked edges among the inputs of the latest ``grad()``
         self.offered: dict[int, Tensor] = {}
         self.returned: dict[int, ReferenceType[Tensor]] = {}  # by id: gradients that ``grad()`` returned
         self.count = 0

@@ -1,4 +1,4 @@
-"""Explains an embedding's index that is too large: which index and which table. PyTorch's error does not say this."""
+"""Explains an embedding's index outside of its table: which index and which table. PyTorch's error lacks both."""
 
 from __future__ import annotations
 

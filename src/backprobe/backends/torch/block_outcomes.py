@@ -238,10 +238,10 @@ class BlockOutcomes(TorchTape, BlockTape):
         return updated if leaf.written >= 0 else None
 
     def _named_late(self, lacking: Sequence[Capture], output: Output) -> dict[int, Missing]:
-        # Return the reason for results that were named after a ``backward()`` had passed through their operations, by
-        # their numbers.
+        # Return the reason for results that were named after a ``backward()`` without ``inputs=`` had passed through
+        # their operations, by their numbers.
         found: dict[int, Missing] = {}
-        through: dict[int, set[Node]] = {}  # by the number of backward() calls so far
+        through: dict[int, set[Node]] = {}  # by the number of calls before the result was named
         for one in lacking:
             if one.calls and one.leaf is None and one.edge is not None:
                 if one.calls not in through:
@@ -268,8 +268,8 @@ class BlockOutcomes(TorchTape, BlockTape):
         }
 
     def _begun_at(self, output: Output) -> list[Node]:
-        # Return the nodes from which the calls without ``inputs=`` started. Such calls bring gradients to all leaves
-        # behind these nodes.
+        # Return the nodes from which the calls without ``inputs=`` started. Such calls may bring gradients to all
+        # leaves behind these nodes.
         return [node for call in output.calls if not call.is_limited for node in call.nodes]
 
     def _is_alone(self) -> bool:

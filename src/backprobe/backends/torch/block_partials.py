@@ -49,7 +49,7 @@ class BlockPartials:
         self.known: dict[Key, Local] = {}
 
     def take(self, is_shared: bool) -> None:
-        """Compute the partials of values computed since the last call, because the program is about to run backward.
+        """Compute the partials of values named since the last call, because the program is about to run backward.
 
         ``is_shared`` says that several processes work together.
         """

@@ -121,7 +121,7 @@ class ListenedLeaf:
 
     written = -1
     superseded: int | None = None  # the number of calls of backward() and grad() before it was first written to
-    is_fresh = False  # does the running pass reach it only through operations that used its newest values?
+    is_fresh = False  # after a write: does the running pass reach it only through operations on its newest values?
     is_unclear = False
 
     def __init__(self, number: int, version: int) -> None:

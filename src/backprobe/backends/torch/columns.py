@@ -94,7 +94,7 @@ class Columns:
         return found
 
     def hooked(self) -> list[int]:
-        """The positions of captures whose tensors have hooks of the user. Hooks of backprobe do not count."""
+        """The positions of captures whose tensors have hooks, not counting the hook of a listened leaf."""
         hooks = [*map(HOOKS, self.tensors)]
         some = [*self.where(hooks)]
         own = map(bool, map(self.listened.__getitem__, some))

@@ -173,7 +173,7 @@ def _own_backward(node: Any) -> FunctionType | None:
 
 
 def _called(node: Any, function: FunctionType) -> Iterator[str]:
-    # Yield the program's own functions and modules that a backward uses by name or stores in its node, such as
+    # Yield the modules, and the program's own functions, that a backward uses by name or that its node holds, such as
     # ``ctx.module``.
     held = {f"ctx.{name}": value for name, value in getattr(node, "__dict__", {}).items()}
     cells = zip(function.__code__.co_freevars, map(contents, function.__closure__ or ()), strict=True)

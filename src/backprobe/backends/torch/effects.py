@@ -152,7 +152,7 @@ def _of_function(code: CodeType, file: str, module: str | None, name: str) -> Ef
 def targets(
     function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], known: Mapping[torch.nn.Module, Effect]
 ) -> list[Tensor]:
-    """Return the tensors to which this call may write, given the known effects of some modules."""
+    """Return the tensors to which this call may write or whose memory it exposes, given the effects of some modules."""
     if isinstance(function, partial):
         return targets(function.func, (*function.args, *args), {**function.keywords, **kwargs}, known)
     name = _name(function)

@@ -23,7 +23,7 @@ OF_NONE = (TypeError, AttributeError)
 
 
 def failure(error: BaseException, captures: Sequence[Capture], passing: Passing | None) -> Failure | None:
-    """Return the facts behind an error about None, if the failing code reads a ``.grad`` that is None.
+    """Return the facts behind an error about None, if the failing code reads a ``.grad`` that is None; else None.
 
     ``passing`` are the gradients that backward has brought so far, if known.
     """
@@ -74,7 +74,7 @@ def _each(frame: FrameType, site: InstructionSite, node: ast.expr) -> Sequence[A
 
 def _has_none(tensor: Tensor) -> bool:
     # Is the ``.grad`` of the tensor None? It is not read on a tensor that is not a leaf, because PyTorch would warn.
-    # Such a tensor has none unless it retains its gradient.
+    # Such a tensor is taken to have none unless it retains its gradient.
     return (tensor.grad is None) if tensor.is_leaf else not tensor.retains_grad
 
 

@@ -64,7 +64,7 @@ def failure(
     steps: Iterable[OptimizerStep],
     start: int = 0,
 ) -> Failure | str | None:
-    """Return the facts behind an error, by positions of captures, or a note on it; None if the error is not known.
+    """Return the facts behind an error, by positions of captures, or a note on it; None if neither is known.
 
     ``written`` are the tensors to which the running statement was about to write. ``earlier`` are the calls that have
     freed the graph through which they went. ``steps`` are calls of optimizers' ``step()``. ``start`` is the engine's

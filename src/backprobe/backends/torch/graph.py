@@ -223,7 +223,7 @@ def first_uses(roots: Iterable[Node]) -> tuple[dict[int, int], float]:
 def leading_to_lost(
     made: Iterable[Node], reached: Iterable[Node], lost: Iterable[Tensor], spared: Set[int] = frozenset()
 ) -> set[Node]:
-    """Return the nodes behind ``made`` that lead to a leaf which backward from ``reached`` does not reach.
+    """Return those of ``made`` and of the nodes behind them that lead to a leaf not reached from ``reached``.
 
     ``lost`` are leaves at which no gradient arrived, although the graph may lead to them. A reentrant checkpoint may
     hide the path to such a leaf, so nodes that lead to one are returned too. A leaf that was frozen since does not

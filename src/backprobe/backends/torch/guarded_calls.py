@@ -214,7 +214,7 @@ class TorchGuardedCall(PassedCall):
         return self.state.restored()
 
     def forget(self) -> None:
-        """Release all tensors and hooks."""
+        """Release the arguments, outputs, gradients and hooks."""
         for handle in self.handles:
             handle.remove()
         self.handles.clear()

@@ -77,7 +77,7 @@ class TorchGuarding(PassGuarding[EnginePass]):
         self.known: dict[Module, str] = {}
         self.foreign: WeakSet[Module] = WeakSet()  # modules that did not belong to the model when they first ran
         self.has_looked = False  # were foreign modules searched for since a part of the model last ran?
-        self.guarded: dict[Module, GuardedModule] = {}  # the modules of the model that were called
+        self.guarded: dict[Module, GuardedModule] = {}  # the modules that were called since the last walk
         self.running: tuple[Module, CallState, Before | None] | None = None  # the outermost call that is running
         self.calls: WeakSet[TorchGuardedCall] = WeakSet()
         self.passes: dict[int, EnginePass] = {}  # by the engine's number of a pass

@@ -29,8 +29,8 @@ FRAME = re.compile(r'^  File "(.*)", line (\d+), in ', re.MULTILINE)
 class HearingBirths(DispatchMode):
     """Calls ``heard`` for each operation that makes NaN although no operand has NaN, or Inf from finite operands.
 
-    Only ordinary tensors of at most ``MOST`` elements are examined: the operands, and the first result. A result that
-    is memory which the operation has not written does not count.
+    Only ordinary tensors of at most ``MOST`` elements are examined: the operands, and the first result. A result in
+    memory that the operation did not write does not count.
     """
 
     supports_higher_order_operators = True  # without this, PyTorch raises an error at ``torch.cond`` and the like

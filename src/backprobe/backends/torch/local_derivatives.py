@@ -19,8 +19,8 @@ from backprobe.record.elements import result_of
 from backprobe.record.nonfinite import LocalDerivative
 
 GENERATED = re.compile(r"\w+Backward\d+")
-"""The nodes of PyTorch's own operations. Nodes of custom functions are not called, because they may run the program's
-code, or communicate.
+"""Matches the types of nodes of PyTorch's own operations. Nodes of custom functions are not called, because they may
+run the program's code, or communicate.
 """
 
 

@@ -15,8 +15,8 @@ class ModuleHook:
     """A forward hook on all modules, inside this context. ``rest`` removes the hook, and ``wake`` installs it again.
 
     Dynamo traces the hook together with the code that it compiles, and does not check later whether a hook was added.
-    Code that is compiled without the hook would never run it. So the hook is installed before Dynamo compiles, and is
-    not removed afterwards.
+    Code that is compiled without the hook would never run it. So the hook is installed before Dynamo compiles, and
+    stays until the context ends.
     """
 
     def __init__(self, hook: Callable[..., None]) -> None:

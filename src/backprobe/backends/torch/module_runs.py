@@ -38,9 +38,9 @@ class ModuleRuns:
 
     def __init__(self) -> None:
         self.modules: dict[int, Module] = {}  # the modules that ran, by id
-        # the modules whose other methods of the program called them, by id: a trainer calls a ``training_step``
+        # by id: modules with a method in the user's code that called another module, such as a ``training_step``
         self.callers: dict[int, Module] = {}
-        # by module and place: the instructions around each call, which differ where a function is called by several
+        # by module, then by place and mode: the instructions that led to each call; without a mode, that place alone
         self.calls: dict[int, dict[tuple[Instruction, str], dict[tuple[Instruction, ...], None]]] = {}
         # calls of custom functions whose result is never used, with the nodes of their arguments
         self.dropped: dict[ModuleCall, list[Node]] = {}

@@ -70,7 +70,7 @@ class NoneReads(KeptGradients):
         self.reads: dict[Hashable, _Read] = {}
         self.places: dict[Hashable, int] = {}  # the number of tensors that were read at each place
         self.cleared: dict[Hashable, _Clear] = {}  # for each line, its latest clearing of gradients, the newest last
-        self.filled = Seen()  # tensors that are not leaves and were assigned a gradient
+        self.filled = Seen()  # tensors that do not keep their gradient, but whose ``.grad`` was assigned
         self.count = 0
 
     def __len__(self) -> int:
@@ -144,8 +144,8 @@ class NoneReads(KeptGradients):
             self.reads[key] = read
 
     def _why_now(self, tensor: Tensor) -> WhyEmpty | None:
-        # Return a reason that is already certain, or None. Other reasons are known only when the graphs of all passes
-        # are examined.
+        # Return a reason that is already certain, ``UNKNOWN`` while backward runs, or None. Other reasons are known
+        # only when the graphs of all passes are examined.
         if not tensor.requires_grad:
             return WhyEmpty.FROZEN
         if not tensor.is_leaf and not tensor.retains_grad:

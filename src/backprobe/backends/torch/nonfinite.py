@@ -1,10 +1,10 @@
 """NaN and Inf in tensors, detected at the speed of memory, and counted only if there are any.
 
 A finite sum proves that every number is finite, because NaN and Inf survive addition. A sum that is not finite proves
-nothing, because finite numbers may overflow. In that case, and on a device, the smallest and largest number decide:
-``aminmax`` makes no copy and propagates NaN, but takes two or three times as long as a sum. ``isfinite`` creates
-another tensor and is slower still. The results of a ``FinitenessLook`` are read from devices only at the end, with one
-transfer from each device.
+nothing, because finite numbers may overflow. In that case, and on a device, a ``FinitenessLook`` takes the smallest and
+largest number: ``aminmax`` makes no copy and propagates NaN, but takes two or three times as long as a sum.
+``isfinite`` creates another tensor and is slower still. The results of a ``FinitenessLook`` are read from devices only
+at the end, with one transfer from each device.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FINITE: Kind = "finite"
 INF: Kind = "inf"
 NAN: Kind = "nan"
 BADNESS: dict[Kind, int] = {FINITE: 0, INF: 1, NAN: 2}
-NOTHING = -1  # returned instead of an index, for a tensor without numbers or with numbers that cannot be examined
+NOTHING = -1  # returned instead of an index: the tensor has no floating-point numbers, or cannot be examined
 SUMMED = -2  # returned instead of an index, for a tensor that is known to be finite because its sum is finite
 NARROW = 2  # in bytes; narrower dtypes are converted first, because PyTorch cannot sum them or find their extremes
 WIDE = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16})
@@ -90,7 +90,7 @@ def kinds(found: Sequence[Extremes]) -> list[Kind]:
 class FinitenessLook(list[Extremes]):
     """Tensors that are examined now, with results that are read at the end.
 
-    This list holds the extremes of doubtful tensors. A tensor that is finite by its sum needs none.
+    This list holds the extremes of the tensors that their sum does not prove to be finite.
     """
 
     def add(self, tensor: Tensor) -> int:
@@ -151,8 +151,8 @@ def _finite(size: int) -> Nonfinite:
 
 
 def unfit(named: Mapping[str, Tensor]) -> Found:
-    """Return the counts for tensors that contain NaN or Inf. If all are finite, each is read once, and each device is
-    waited for once for each dtype.
+    """Return the counts for tensors that contain NaN or Inf. If all sums are finite, each tensor is read once,
+    and each device is waited for at most once for each dtype.
     """
     with torch.no_grad():
         doubted = _in_doubt(named)

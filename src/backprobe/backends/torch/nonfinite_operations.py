@@ -32,8 +32,8 @@ class Births:
     runs.
 
     The hooks refer to this object and a number, and the object holds the nodes until it is released. Two kinds of
-    gradients are not read again: those that a node receives from a single other node, because they were examined when
-    that node returned them, and those that a node passes on unchanged, such as a view does.
+    gradients are usually not read again: those that a node receives from a single other node, because they were
+    examined when that node returned them, and those that a node passes on unchanged, such as a view does.
     """
 
     def __init__(self, quiet: Callable[[], AbstractContextManager[Any]]) -> None:
@@ -45,10 +45,10 @@ class Births:
         self.givers = Counter[tuple[int, int]]()  # the number of nodes that pass gradients to a place
         self.passing: dict[tuple[int, int], Look] = {}  # gradients that were passed to a place and have not arrived yet
         # Each item: the engine's number of a pass, the number of a node, the numbers of the gradients that it received,
-        # and pairs of a place and the number of the gradient that it returned there. The numbers of gradients are those
-        # under which their results are read.
+        # and for each gradient that it returned, the position in its result and the gradient's number. The numbers of
+        # gradients are those under which their results are read.
         self.seen: list[tuple[int, int, list[int], list[tuple[int, int]]]] = []
-        self.local: dict[tuple[int, int], LocalDerivative] = {}  # the key is an index in ``seen``, and a place
+        self.local: dict[tuple[int, int], LocalDerivative] = {}  # by index in ``seen``, and position in the result
         self.decomposing: set[int] = set()  # indices in ``seen`` of operations that decompose a matrix
         self.nodes: list[Node] = []  # the index of a node is its number
         self.judged = FinitenessLook()
@@ -99,9 +99,9 @@ class Births:
                     gave.append((at, look[0]))
                     if self.givers[places[at]] == 1:
                         self.passing[places[at]] = look
-            if any(at >= 0 for _, at in gave):  # otherwise all returned gradients are finite, and nothing was made here
+            if any(at >= 0 for _, at in gave):  # otherwise no NaN or Inf is suspected in them
                 looks = [self._look(*each)[0] for each in came]
-                if all(at < 0 for at in looks):  # everything that arrived is finite
+                if all(at < 0 for at in looks):  # no NaN or Inf is suspected in what arrived
                     self._ask(self.nodes[number], given, made, gave)
                 self.seen.append((current_pass(), number, looks, gave))
 
@@ -138,7 +138,7 @@ class Births:
     def _found(self, captures: Sequence[Capture], of: Collection[int] | None) -> dict[int, tuple[BackwardOp, ...]]:
         # Return the operations that made NaN from gradients without NaN, or Inf from finite ones, in order. The keys
         # are the positions of the captures whose lines the operations belong to.
-        if not self.judged:  # every gradient was finite
+        if not self.judged:  # no NaN or Inf was suspected in any gradient
             return {}
         told = self.judged.kinds()
         births = []

@@ -1,7 +1,7 @@
 """Writes of NaN or Inf to parameters during a block, for example by an optimizer, and the gradients that caused them.
 
 No hooks are added to optimizers, because a compiled step would include the hook. Instead, the versions of the leaves
-that a ``backward()`` reached are checked until the next one, whenever the program is observed anyway. Writes through
+that a ``backward()`` reached are checked afterwards, whenever the program is observed anyway. Writes through
 ``.data`` do not change the version. They are noticed at the statement that reads ``.data``, or by the numbers when the
 next ``backward()`` starts, and at the end. Results on a device are read only at the end, with one exception: after each
 backward it is checked whether there is NaN or Inf, until it was found once. From then on, tensors that are overwritten
@@ -49,7 +49,7 @@ class UpdatedLeaf:
 
 @dataclass
 class WritingStatement:
-    """A statement that wrote to leaves: its line if known, and the optimizers in its variables that own these leaves.
+    """A statement that wrote to leaves: its line if known, and the optimizers that own some of these leaves.
 
     ``written`` has a tuple for each leaf: its id, the number of its examination before the write, the number of its
     gradient's examination, and the number of its examination after the write.
@@ -115,7 +115,8 @@ class Updates:
                 self.has_kept = True
 
     def look(self, at: Place | None, exposed: Iterable[Capture] = ()) -> None:
-        """Record the leaves that were written to. ``at`` is the line of the writing statement; None if it is unknown.
+        """Record the leaves of the last backward that were written to. ``at`` is the line of the writing statement;
+        None if it is unknown.
 
         The statement may have written to ``exposed`` captures without changing their version.
         """
@@ -127,8 +128,8 @@ class Updates:
             self.awaited = [leaf for leaf in self.awaited if not leaf.is_written]
 
     def _look_closely(self) -> None:
-        # Record all known leaves that hold NaN or Inf now: they may have been written to without a new version, or when
-        # they were no longer observed.
+        # Record the known leaves that may hold NaN or Inf now: they may have been written to without a new version, or
+        # when they were no longer observed.
         with self.quiet(), torch.no_grad():
             doubted = [leaf for leaf in self.leaves.values() if self.judged.add(leaf.tensor) >= 0]
         if doubted:
@@ -255,7 +256,7 @@ def _optimizers(frames: Sequence[FrameType], tensors: Sequence[Tensor]) -> str:
 
 
 def _described(optimizer: Optimizer) -> str:
-    # Return the optimizer's type and learning rates, except rates that are on a device; and an epsilon of 0, with which
+    # Return the optimizer's type and learning rates, except rates that are tensors; and an epsilon of 0, with which
     # an optimizer divides by 0 where all gradients of a number were 0.
     rates = dict.fromkeys(group.get("lr") for group in optimizer.param_groups)
     told = [f"{rate:.6g}" for rate in rates if isinstance(rate, int | float)]

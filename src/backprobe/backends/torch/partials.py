@@ -78,7 +78,7 @@ def local_partials(
     create_graph: bool,
     kept: Callable[[int, Any], Any] | None = None,
 ) -> Partials:
-    """Run one pass from each recorded edge back to its direct inputs. ``seed`` is the output's edge with its cotangent.
+    """Run passes from each recorded edge back to its direct inputs. ``seed`` is the output's edge with its cotangent.
 
     If ``kept`` is given, what it returns for a contribution is stored instead of the contribution and the partial, and
     path sums are not compared.
@@ -154,7 +154,7 @@ def _lead_around(
 
 
 class Stop:
-    """Holds the only recorded edge at which a gradient may pass: the edge at which the running pass starts."""
+    """Holds the one recorded edge, apart from leaves, that a gradient may pass: the one at which the pass starts."""
 
     def __init__(self) -> None:
         self.open: Key | None = None
@@ -179,8 +179,8 @@ class Stop:
 
 @contextmanager
 def stopped(captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]]) -> Iterator[Stop]:
-    """Inside this context no gradient passes a recorded edge that is not open. The user's hooks on captured tensors are
-    not called, and retained gradients are restored afterwards.
+    """Inside this context no gradient passes a recorded edge, except the open one and those of leaves. The
+    user's hooks on captured tensors are not called, and retained gradients are restored afterwards.
     """
     numbers: dict[Node, set[int]] = {}
     for node, number in recorded:

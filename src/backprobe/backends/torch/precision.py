@@ -15,7 +15,7 @@ from backprobe.backends.torch.tensors import floating
 
 
 class Coarsest(DispatchMode):
-    """While this mode is on, ``epsilon`` is that of the coarsest dtype to which double-precision numbers were cast.
+    """While this mode is on, ``epsilon`` is that of the coarsest dtype that an operation on double precision returned.
 
     Many functions compute in single precision whatever dtype they receive, and return the dtype that they received.
     Neither inputs nor outputs show this.

@@ -1,4 +1,4 @@
-"""All private names of PyTorch that backprobe uses. Each is looked up once, when the backend is imported.
+"""Private names of PyTorch that backprobe needs. Each is looked up once, when the backend is imported.
 
 If a name that a capability needs is missing, that capability is refused. If a name that everything needs is missing,
 there is no backend. Names of the compiler, which are looked up when a model is watched, are in ``dynamo``.
@@ -122,7 +122,7 @@ ATTRIBUTES: dict[str, tuple[Any, tuple[str, ...]]] = {
     ),
     "torch.ops.aten.exp.default": (torch.ops.aten.exp.default, ("_schema", "_overloadname")),
 }
-"""Attributes that backprobe reads. If one is missing, there is no backend."""
+"""Private attributes that backprobe reads. If one is missing, there is no backend."""
 
 for path, (owner, attributes) in ATTRIBUTES.items():
     NAMES.needed_of(owner, path, *attributes)

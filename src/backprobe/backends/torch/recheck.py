@@ -303,7 +303,7 @@ def _computing(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
 
 
 def random_states(given: Any) -> list[RandomState]:
-    """Return all random states that a call may use: those of PyTorch, Python and NumPy."""
+    """Return the random states that a call may use: those of PyTorch, Python, NumPy and generators in its arguments."""
     found = generators(leaf for _, leaf in leaves(given))
     return [*((generator.get_state, generator.set_state) for generator in found), *OF_PYTHON]
 

@@ -14,7 +14,8 @@ HALF = (torch.float16, torch.bfloat16)
 def rows(tensor: Tensor) -> Rows | None:
     """Return the numbers of a tensor as rows, or None if they cannot be read.
 
-    The numbers keep their dtype if NumPy can compute in it. Otherwise they are converted to single precision.
+    The numbers keep their dtype, bfloat16 as its bits. Floating-point numbers of one byte are converted to single
+    precision.
     """
     if not is_there(tensor) or tensor.is_meta or tensor.is_nested:
         return None

@@ -49,8 +49,8 @@ def read(node: Node, name: str) -> Any:
 
 
 def data(node: Node, name: str) -> Sequence[Any]:
-    """Return tensors on the memory of these saved tensors, even if they were written to since. In older releases, only
-    tensors that can still be read are returned.
+    """Return tensors on the memory of these saved tensors, even if they were written to since. Those that a hook would
+    unpack are left out; in older releases, also those that can no longer be read.
     """
     with suppress(RuntimeError):
         if TELLS_HOOKS:

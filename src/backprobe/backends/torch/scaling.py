@@ -42,7 +42,7 @@ Scales = tuple[tuple[float | None, ...], tuple[tuple[int, Reason], ...]]
 def multiple(root: Tensor) -> Multiple | None:
     """Find the value that was multiplied or divided by one number without a gradient to give this tensor.
 
-    Return the value's edge and the number, which is None if it cannot be read. Return None if the tensor was computed
+    Return the value's edge and the number, which is None if it is not known. Return None if the tensor was computed
     in another way. Must be called while the tensor's graph exists.
     """
     node = root.grad_fn

@@ -34,7 +34,7 @@ MODES: tuple[RandomState, ...] = (
     (torch.is_grad_enabled, torch.set_grad_enabled),
     (torch.get_default_dtype, torch.set_default_dtype),
 )
-LARGEST = 2**26  # in bytes; larger tensors that the program holds are not saved, unless they are parameters
+LARGEST = 2**26  # in bytes; ``keep`` ignores a larger tensor that is given to it, unless it is a parameter
 SAMPLE = 2**12  # the least number of elements that are compared in a larger contiguous tensor
 CONTAINERS = (dict, list, set, deque)
 KINDS = ("cpu", "cuda")  # types of device whose autocast settings are kept
@@ -164,7 +164,7 @@ def keep(one: Any, kept: Kept) -> None:
 
 
 def keep_attributes(owner: Any, kept: Kept) -> None:
-    """Let an object use copies of its tensors, such as buffers, until it is restored.
+    """Let an object use copies of its tensors without a history, such as buffers, until it is restored.
 
     The tensors are replaced rather than restored by writing to them, because graphs of the program may still need them.
     """
@@ -187,8 +187,8 @@ def keep_attributes(owner: Any, kept: Kept) -> None:
 
 
 def _keep_contents(container: Any, kept: Kept) -> None:
-    # Replace the tensors in a container by copies, so that the program writes to the copies. The container itself is
-    # kept.
+    # Have a container's contents restored later. In a dict or list, tensors without a history are replaced by copies,
+    # so that the program writes to the copies.
     content = content_of(container)
     kept.undo.append(lambda: refill(container, content))
     if isinstance(container, dict):
@@ -252,7 +252,7 @@ class Numbers:
     def __init__(self, leaf: Tensor) -> None:
         self.leaf, self.data, self.version = leaf, leaf.data, version(leaf)
         self.copy = copied(self.data)
-        self.is_stepped = False  # has an optimizer written to it? A fused step does not raise the version
+        self.is_stepped = False  # may an optimizer's step write to it? A fused step does not raise the version
 
     @classmethod
     def of(cls, leaf: Tensor) -> Numbers | None:
@@ -318,8 +318,8 @@ def _copy(tensor: Tensor, kept: Kept) -> Tensor:
 
 
 def generators(held: Iterable[Any]) -> list[torch.Generator]:
-    """Return PyTorch's own random generators, and the generators among the objects that a program holds. Those of GPUs
-    are left out if CUDA is not in use.
+    """Return PyTorch's own random generators, and the generators among the objects that a program holds. PyTorch's own
+    for GPUs are left out if CUDA is not in use.
     """
     found = [torch.default_generator, *(one for one in held if isinstance(one, torch.Generator))]
     if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]

@@ -50,10 +50,10 @@ def differentiate(
     captures: Sequence[Capture],
     flow: Callable[[int, Any], Any] | None = None,
 ) -> Backward:
-    """Run backward with the strategy in ``options``.
+    """Run backward with the strategy in ``options``; if partials are requested, always with ``edges``.
 
-    Returns the outcome of each capture, and the order in which backward reaches the captures. Raises StrategyRefused if
-    the strategy would be wrong here, and Unsupported if the graph has a reentrant checkpoint.
+    Returns the outcome of each capture, and the order in which backward reaches those with a gradient. Raises
+    StrategyRefused if the strategy would be wrong here, and Unsupported if the graph has a reentrant checkpoint.
     """
     root = get_gradient_edge(output)
     _refuse_reentrant(output)
@@ -145,7 +145,8 @@ def _silent(captures: Sequence[Capture], outcomes: Mapping[int, Outcome], givers
 def _zeros(
     captures: Sequence[Capture], there: Sequence[int], gradients: Mapping[int, Tensor], givers: Givers
 ) -> list[tuple[int, Reason]]:
-    # Return notes on leaves whose gradients are zero after they passed through custom backwards of the program.
+    # Return notes on the captures in ``there`` whose gradients are zero, if a custom backward of the program is on each
+    # path to them.
     edges = [(at, captures[at].edge) for at in there]
     leaves = [(at, edge.node, gradients[at]) for at, edge in edges if edge is not None]
     found = custom_functions.zero_by_hand(leaves, givers)

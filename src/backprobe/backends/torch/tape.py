@@ -2,7 +2,7 @@
 
 The gradient edge of a tensor, taken when it is named, stays the edge of that version, even if the program writes to the
 tensor later. Keeping the tensor itself would not be enough. Values are detached aliases, copied just before an observed
-write.
+write, or at once with ``values="copy"``.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ VERSION, UNFOLLOWED = attrgetter("_version"), attrgetter("unfollowed")
 class TorchTape(TorchReplaces, TorchWrites, Tape):
     """Implements ``Tape`` for PyTorch."""
 
-    before_late: Callable[[], object] = staticmethod(tuple)  # called before a capture gets a history late
+    before_late: Callable[[], object] = staticmethod(tuple)  # called before a capture may get a history late
 
     def __init__(self, options: Options) -> None:
         super().__init__()

@@ -59,7 +59,7 @@ def combined(operation: Callable[[Tensor, Tensor], Tensor], one: Tensor, other: 
 
 
 def is_distributed(tensor: Tensor) -> bool:
-    """Is the tensor a ``DTensor``? Then this process holds only a part of it."""
+    """Is the tensor a ``DTensor``? Then this process may hold only a part of it."""
     return type(tensor) not in ORDINARY and hasattr(tensor, "_local_tensor")
 
 
@@ -165,7 +165,7 @@ def is_zero(tensor: Tensor) -> bool:
 
 
 def floating(result: Any) -> list[Tensor]:
-    """Return the floating-point tensors in a value."""
+    """Return the floating-point and complex tensors in a value."""
     return [leaf for _, leaf in leaves(result) if isinstance(leaf, Tensor) and is_floating(leaf)]
 
 
@@ -380,7 +380,7 @@ def _compressed_parts(tensor: Tensor) -> dict[str, Tensor]:
 
 def decode(layout: Mapping[str, Any], blobs: Mapping[str, Any]) -> Tensor:
     """Return the tensor that ``encode`` described, on the CPU. Tensors that shared memory share memory again. Raises
-    ValueError for an unknown dtype or layout.
+    ValueError for an unknown dtype or layout, or one that does not fit the memory.
     """
     dtype = getattr(torch, layout["dtype"], None)
     if not isinstance(dtype, torch.dtype):

@@ -44,7 +44,7 @@ class TrainedNames:
 
     @cached_property
     def variables(self) -> list[tuple[str, Any]]:
-        """The variables of the program's running functions, the innermost function first."""
+        """The variables of the program's running functions and attributes of ``self``, the innermost function first."""
         return [*variables([*users_frames(sys._getframe(1))])]
 
     @cached_property

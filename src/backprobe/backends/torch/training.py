@@ -53,7 +53,8 @@ class Reached:
 
     def __init__(self, calls: Sequence[BackwardCall]) -> None:
         self.calls = calls
-        self.is_whole = bool(calls) and not any(call.is_limited for call in calls)  # is no call limited to ``inputs=``?
+        # is there a call, and none that is limited by ``inputs=``?
+        self.is_whole = bool(calls) and not any(call.is_limited for call in calls)
 
     @cached_property
     def leaves(self) -> dict[int, Tensor]:
@@ -142,8 +143,8 @@ class Census:
 
     def judged(self, calls: Sequence[BackwardCall]) -> Judged | None:
         """Return the parameters that were expected to be trained: those of the optimizers that stepped. If none
-        stepped, those of the models that ran with gradients enabled, unless ``inputs=`` limited a ``backward()``. None
-        if there are none.
+        stepped, those of the models that ran with gradients enabled, if ``backward()`` ran and no call was limited by
+        ``inputs=``. None if there are none.
         """
         if not self.stepped and not self.runs.modules:
             return None

@@ -39,7 +39,7 @@ def is_traced() -> bool:
 
 
 def refuse_inside(asked: str) -> None:
-    """Raise Unsupported if the running code is inside a transform in which no probe can run."""
+    """Raise Unsupported if the innermost transform around the running code is one in which no probe can run."""
     running = innermost_transform()
     name = None if running is None else WITHOUT_LEAVES.get(running.key().name)
     if name is not None:

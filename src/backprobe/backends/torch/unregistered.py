@@ -57,7 +57,7 @@ def unregistered(
 
 
 def not_held(names: TrainedNames, leaves: Mapping[int, Tensor]) -> Iterator[Unregistered]:
-    """Yield the parameters of modules that ran and got gradients, but that no optimizer owns."""
+    """Yield the parameters of modules that are among these leaves and that no optimizer owns."""
     held = held_by(all_optimizers())
     for at, (name, owner) in names.owners.items():
         if at in leaves and at not in held:
@@ -124,8 +124,8 @@ def _tensors(ran: Iterable[Module], stray: Collection[int], owners: Collection[i
 
 
 def _constants(module: Module) -> Iterator[tuple[str, str]]:
-    # Yield the floating-point tensors that a forward in the program's own code reads, and that are neither trained nor
-    # written to. The forward of a GraphModule is generated, so it is not the program's own.
+    # Yield the attributes with floating-point tensors that a forward in the program's own code reads, and that are
+    # neither trained nor written to. The forward of a GraphModule is generated, so it is not the program's own.
     if package(forward_code(module).co_filename) is not None or isinstance(module, GraphModule):
         return
     for kind, held in ((Stray.CONSTANT, vars(module)), (Stray.BUFFER, module._buffers)):

@@ -32,7 +32,10 @@ BEFORE: WeakKeyDictionary[Optimizer, Seen] = WeakKeyDictionary()
 
 
 class FirstSteps:
-    """The states of parameters of modules that ran, behind the first step of each optimizer in a block."""
+    """The states of parameters after the first step of each optimizer in a block.
+
+    The parameters are those of modules that ran, if they have a gradient and no optimizer that has stepped owns them.
+    """
 
     def __init__(self) -> None:
         self.before: dict[Optimizer, Seen] = {}
@@ -47,7 +50,7 @@ class FirstSteps:
         self.before[optimizer] = {id(one): (ref(one), _state(one)) for one in own if _is_trained(one)}
 
     def of(self, optimizer: Optimizer) -> Seen:
-        """Return the states behind its first step, if there was a later one in this block."""
+        """Return the states after its first step, if there was a later one in this block."""
         return self.before.get(optimizer, {}) if optimizer in self.again else {}
 
 
@@ -57,8 +60,8 @@ def unstepped(
     """Return the parameters that got gradients in this block and in an earlier one, or at several steps of this block,
     and that nothing has stepped.
 
-    ``leaves`` are all leaves that got gradients, ``first`` has the states behind the first steps. Nothing is
-    returned if the optimizers train no parameter of a module, as when they train an input. Parameters of modules in
+    ``leaves`` are all leaves that got gradients, ``first`` has the states after the first steps. The list is
+    empty if the optimizers train no parameter of a module, as when they train an input. Parameters of modules in
     evaluation mode, those with hooks, which may step them, and those with a gradient of 0 are left out.
     """
     held = held_by(stepped)

@@ -20,7 +20,7 @@ INDICES = re.compile(r"did not receive grad for rank \d+: ([\d ]+)")
 
 def of_reduction(error: BaseException) -> str | None:
     """Return a note on DDP's error that some parameters got no gradient in the previous iteration; None for other
-    errors.
+    errors, or if the model is not found.
     """
     said = INDICES.search(str(error))
     model = next((one for one in _modules(error) if isinstance(one, DistributedDataParallel)), None)
@@ -37,7 +37,7 @@ def of_reduction(error: BaseException) -> str | None:
 
 
 def ready_twice(error: BaseException) -> str | None:
-    """Return a note on DDP's error that a parameter got its gradient twice; None for other errors.
+    """Return a note on DDP's error that a parameter got its gradient twice; None for other errors or causes.
 
     DDP first considered the parameter unused, because the graph that it traverses does not contain the operations
     inside a reentrant checkpoint.

@@ -37,7 +37,7 @@ class WatchedForward:
     """The places of rows, by ``:local`` followed by the path of a tensor in the local's value."""
 
     bound: set[str] = field(default_factory=set)
-    """The locals that have been bound."""
+    """The locals that have been bound in measured calls."""
 
     is_heard: bool = False
 
@@ -151,7 +151,7 @@ class WatchedLocals:
             ignore(one.forward, one.hearer)
 
     def never_bound(self) -> Iterator[tuple[WatchedForward, str]]:
-        """Yield the selected locals that have not been bound so far."""
+        """Yield the selected locals that no measured call has bound so far, with their forwards."""
         for one in self.forwards.values():
             for name in one.names:
                 if name not in one.bound:

@@ -168,8 +168,8 @@ class WatchedScript:
         return module in self.known or self._wrapped(module) in self.known
 
     def _look(self, module: Module) -> None:
-        # Does an optimizer own this model? If none does so far, the model is examined again, because an optimizer may
-        # be created later.
+        # Report the model if an optimizer owns a parameter of it. If none does so far, the model is examined again at
+        # a later call, because an optimizer may be created by then.
         wrapper, module = module, self._wrapped(module)
         own = set(module.parameters())
         held = _training(own, self.optimizers)

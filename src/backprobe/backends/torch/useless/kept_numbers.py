@@ -51,7 +51,7 @@ class LeafNumbers:
     # the count of nodes after the latest step of an optimizer that wrote the leaf; equals ``mark`` if there was none
     changed: int = 0
     moved: bool = False  # did that step change its numbers?
-    is_read: bool = False  # has an operation read it after that step, and before it was written again?
+    is_read: bool = False  # was it read since that step, or else since the pass, before it was written again?
     written: Line = None  # the line that wrote it last after that step
 
 

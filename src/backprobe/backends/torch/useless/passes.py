@@ -62,14 +62,15 @@ class SeenByBackward:
     """The gradients that one node received during backward, and what it passed on."""
 
     came: bool = False  # has the node received a number other than 0?
-    size: int = 0  # the number of elements that the node has received
+    size: int = 0  # the number of elements of the largest gradient that the node has received
     gave: dict[int, bool] = field(default_factory=dict)  # for each edge of the node: is the gradient 0?
     smaller: set[int] = field(default_factory=set)  # places of edges with fewer elements
-    has_zero: bool = False  # does the node multiply by a saved tensor that is 0 and is not trained?
+    has_zero: bool = False  # has the node saved an input that is 0 everywhere and requires no gradient?
     has_trained_zero: bool = False
     norm: float = 0.0  # the norm of the gradient that arrived at the node
     is_tiny: bool = False  # is this norm so small that parts of the gradient may underflow?
-    gains: Mapping[int, float] = field(default_factory=dict)  # for each edge, the norm passed on, relative to ``norm``
+    # for each edge, the share of the norm that the node passes on if it is called with random numbers
+    gains: Mapping[int, float] = field(default_factory=dict)
     faint: set[int] = field(default_factory=set)  # places where almost nothing of the gradient was passed on
     # places where only rounding errors remain, because the operation removes exactly the gradient that arrived
     hidden: set[int] = field(default_factory=set)
@@ -212,8 +213,8 @@ class ObservedPass(Ways[Key, Node]):
         self.handles.clear()
 
     def endings(self) -> dict[int, set[End]]:
-        """Return, by the id of each leaf without a gradient, the places where the gradient ends on each path to the
-        leaf.
+        """Return, by the id of each leaf at which the gradient has vanished, the places where it ends on the paths to
+        the leaf.
         """
         arriving, users = self.reached((root, 0) for root in self.roots), self.users(self.seen)
         ended = {id(leaf): (node, 0) for node, leaf in self.leaves.items() if (node, 0) not in arriving}

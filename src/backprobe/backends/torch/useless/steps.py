@@ -34,7 +34,8 @@ class TorchSteps(SampledSteps):
         self.as_it_was: dict[Optimizer, list[tuple[Tensor, int, Tensor | None]]] = {}
         self.before: dict[Optimizer, list[tuple[Tensor, Tensor, Tensor]]] = {}  # set only while an optimizer steps
 
-        # by optimizer, the lines of its steps with a rate of 0; and the optimizers that ever had another
+        # by optimizer, the lines of its steps with a rate of 0, if its default is another; and optimizers with other
+        # steps
         self.rates_of_zero: MutableMapping[Optimizer, list[Source | None]] = WeakKeyDictionary()
         self.with_a_rate: WeakSet[Optimizer] = WeakSet()
 
