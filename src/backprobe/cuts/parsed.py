@@ -18,7 +18,7 @@ from backprobe.cuts.operation_names import MODULES
 def parsed(text: str) -> ast.AST | None:
     """Parse an expression or a statement. The head of a compound statement is parsed as a statement without a body.
 
-    An expression over several lines may lack its outer parentheses.
+    An expression over several lines may lack its outer parentheses. None if the text is neither.
     """
     text = text.strip()
     alone = text.removeprefix("el")  # parse an elif as an if

@@ -26,7 +26,7 @@ from backprobe.record.quoted_errors import first_line
 from backprobe.record.source import place_of
 
 MOST_LINES = 4
-"""The most findings, from the top of a report, for which cuts are bridged."""
+"""Cuts are bridged only for findings among this number of first ones in a report."""
 
 NOT_TRIED = "what was found was not tried: the experiment ended with {why}"
 
@@ -106,7 +106,8 @@ def _found(flow: Dataflow, findings: list[Finding], runs: Runs, lost: set[int]) 
 
 
 def _without_line(flow: Dataflow, lost: Collection[int]) -> dict[str, int]:
-    # Return, by name, lost values whose cutting line is unknown, and the values from which they are cut off.
+    # Return the positions of lost values whose cutting line is unknown, by the names of these values and of the results
+    # that are cut off from them.
     found: dict[str, int] = {}
     for at in sorted(lost):
         cuts = flow.cuts(at) if flow.entries[at].status is GradStatus.NOT_CONNECTED else None

@@ -129,8 +129,8 @@ def _is_item(entry: Entry) -> bool:
 
 
 def _is_kept(entry: Entry) -> bool:
-    # Does a function in a function of this file read a variable of this name? It may run in a backward pass, as a hook
-    # does.
+    # In the entry's file, does a function inside another function read a variable of the entry's name, without
+    # assigning it? It may run in a backward pass, as a hook does.
     source, name = entry.source, own_name(entry.name)
     inner = _inner_functions("".join(linecache.getlines(source.file))) if source is not None else ()
     return any(_only_reads(one, name) for one in inner)

@@ -67,7 +67,7 @@ def explain_all(flow: Dataflow) -> Report:
     asked = none_given(flow.record, findings=findings)
     failed = raised(flow.record)
     missed = undifferentiated(flow, [*findings, *asked, *failed])
-    # True if all parameters got a gradient from the program's own tapes, whatever the probe's tape shows
+    # True if all parameters got a gradient from the program itself, even if the probe could not differentiate the block
     is_trained = _is_trained(flow.record)
     findings = with_parameters(flow, [*findings, *asked, *(() if is_trained else missed)])
     findings = _each_line_once(flow.record, [*findings, *_in_vain(flow, findings)])
@@ -350,8 +350,7 @@ def _is_trained(record: Record) -> bool:
 
 
 def _of_leaves(flow: Dataflow, lost: set[int]) -> Iterator[Finding]:
-    # Yield the reasons for leaves whose missing gradient no cut explains. Values computed from these leaves are not
-    # listed again.
+    # Yield the reasons for leaves whose missing gradient no cut explains.
     def cause(one: tuple[int, Finding]) -> object:
         found = one[1]
         if found.source is None:  # unknown lines may differ, so the last name of the chain decides

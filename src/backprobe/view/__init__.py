@@ -141,7 +141,7 @@ class Viewer:
 
 
 def framed_runs(folders: list[Path], shown: Sequence[Shown] = ()) -> Html:
-    """The page in a frame of a notebook, with a single field in few bins."""
+    """The page in a frame of a notebook, with few fields in few bins."""
     from backprobe.view.export import page_of
     from backprobe.view.runs import ShownRuns
 

@@ -45,7 +45,7 @@ class Fed:
     sink: Sink
     rows: dict[str, tuple[list[str], list[list[int]]]] = field(default_factory=dict)
     height: int = 0
-    ill: set[str] = field(default_factory=set)  # labels that have already had NaN or Inf
+    ill: set[str] = field(default_factory=set)  # labels of counts of NaN or Inf that were above 0 before
     asked: set[bool] = field(default_factory=set)  # was the sink asked what it stores for Inf, and for large numbers?
     failure: Exception | None = None
     is_reported: bool = False

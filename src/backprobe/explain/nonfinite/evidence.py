@@ -124,7 +124,7 @@ class Evidence:
 
     @cached_property
     def first_bad(self) -> int:
-        """The first bad entry, or the output from which backward first computed something bad.
+        """The first bad entry, or the output from which backward first computed something bad if that comes earlier.
 
         The number of entries if there is neither.
         """
