@@ -387,7 +387,7 @@ def _is_rewritten(source: Entry, target: Entry) -> bool:
 
 
 def _is_one_of_several(entry: Entry) -> bool:
-    # Is the entry an item of a container?
+    # Is the entry an item of a container, or an attribute?
     return "." in strip(entry.name).rpartition(":")[2]
 
 

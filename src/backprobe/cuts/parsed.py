@@ -92,7 +92,7 @@ def has_part(text: str, part: str) -> bool:
 
 
 def unread(text: str, known: frozenset[str]) -> bool:
-    """Does an expression mention a name other than these names and libraries, such as an attribute of ``self``?
+    """Does an expression mention a name other than these names, libraries and Python's own, such as ``self``?
 
     >>> unread("F.linear(x, self.weight)", frozenset("x")), unread("torch.tanh(x)", frozenset("x"))
     (True, False)

@@ -124,7 +124,7 @@ def _are_outputs_read(flow: Dataflow) -> bool:
 
 
 def _is_item(entry: Entry) -> bool:
-    # Is the entry bound by a loop or comprehension, rather than computed?
+    # Is the entry bound without being computed, as by a loop or comprehension?
     return entry.source is not None and not entry.source.expression and not entry.op
 
 

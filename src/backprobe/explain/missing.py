@@ -247,7 +247,8 @@ def _leaves(flow: Dataflow, at: int) -> bool:
 
 
 def _is_partial(flow: Dataflow, at: int) -> bool:
-    # Is there an unselected name in a scope where this value has a name? The value may then flow into that name.
+    # Is there an unselected name in a scope where this value has a name? The value may then flow into that name. The
+    # answer is no for a value without a line.
     scopes = {split(name)[0] for name in names_of(flow, at)}
     return flow.entries[at].source is not None and any(split(name)[0] in scopes for name in flow.record.unseen)
 

@@ -118,7 +118,7 @@ def _lacks(entry: Entry) -> bool:
 
 
 def _is_lost(entry: Entry) -> bool:
-    # Does no gradient reach the entry, although the program requested one that should pass through it?
+    # Does the entry have a history, but no path to the output? Entries whose gradient was not requested do not count.
     return entry.status is GradStatus.NOT_CONNECTED and not entry.is_because(*NOT_ASKED)
 
 
@@ -225,7 +225,7 @@ def _of_group(flow: Dataflow, group: Sequence[Cut], behind: set[int]) -> Finding
 
 
 def _are_settled(group: Sequence[Cut], settled: set[int]) -> bool:
-    # Do these cuts concern only values that need no gradient, such as a mask computed from data?
+    # Do these cuts concern only values that the report on values leaves out, such as data?
     return settled.issuperset(cut.mention.source for cut in group)
 
 
