@@ -1,4 +1,5 @@
-"""Eigenvalues of a Hessian by SciPy's Lanczos method, which needs only Hessian-vector products."""
+"""Eigenvalues of a Hessian from Hessian-vector products: by SciPy's Lanczos method, or from the matrix if it is small.
+"""
 
 from __future__ import annotations
 

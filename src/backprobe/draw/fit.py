@@ -115,7 +115,7 @@ def _laid_out(draft: Draft, direction: str | None) -> Drawn:
     circuit = draft.circuit()
     way = DIRECTIONS[direction] if direction else _direction(circuit)
     found = Drawn(circuit, way, svg(circuit, way))
-    # a drawing from left to right that is higher than a page is drawn downwards instead
+    # a drawing from left to right that is larger than a page is drawn downwards instead
     if direction is None and way == DIRECTIONS["right"] and found.pages > 1:
         return _laid_out(draft, "down")
     return found

@@ -73,9 +73,11 @@ def explain(
     effect, such as opening a file for writing, and a note says so. Further runs test the causes of missing and zero
     gradients, and try remedies. Random numbers, buffers, gradients and the rest of the program's state are restored.
 
-    Parameters: experiments: False keeps the program from running again. seconds: if the recorded run took longer than
-    this, the program does not run again. No experiment begins after this time, either. runs: the largest number of
-    further runs.
+    Parameters:
+        experiments: False keeps the program from running again.
+        seconds: if the recorded run took longer than this, the program does not run again. No experiment begins after
+            this time, either.
+        runs: the largest number of further runs.
 
     Given a loss and a PyTorch tensor instead of a recording, the report says what the graph alone shows. It then
     contains no line of code.

@@ -131,7 +131,7 @@ class Feeding:
         self.thread.start()
 
     def put(self, step: StepData, keys: Sequence[RowKey]) -> None:
-        """Queue a step that was written; ``keys`` are the keys of all rows so far."""
+        """Queue a step that was written, unless too many are waiting. ``keys`` are the keys of all rows so far."""
         self.offered += 1
         if self.waiting.qsize() < MOST_WAITING:
             self.waiting.put((step, keys))
