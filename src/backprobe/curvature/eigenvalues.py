@@ -1,5 +1,4 @@
-"""Eigenvalues of a Hessian from Hessian-vector products: by SciPy's Lanczos method, or from the matrix if it is small.
-"""
+"""Eigenvalues of a Hessian from its products: by SciPy's Lanczos method, or from the matrix if the matrix is small."""
 
 from __future__ import annotations
 

@@ -91,7 +91,8 @@ def _cuts(flow: Dataflow, lost: set[int]) -> list[Cut]:
 
 def _found(flow: Dataflow, findings: list[Finding], runs: Runs, lost: set[int]) -> list[Finding]:
     # Return the findings. If the cause of a finding has no known line, the program is run again with changed values. If
-    # these runs prove causes with a line, findings on those lines replace the finding.
+    # these runs prove the finding's own line, the finding gets the sentences about it. Otherwise, findings on proven
+    # lines replace it, and if none of the proven causes has a known line, the finding gets their sentences.
     names, made = full_names(flow.record), list[Finding]()
     first = _without_line(flow, lost)
     for one in findings:
