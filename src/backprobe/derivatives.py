@@ -45,8 +45,8 @@ def jacobian(
     arguments. Its result has the output's shape followed by the value's shape; for a scalar output it is the gradient.
     It needs one forward pass, and one backward pass for each element of the output.
 
-    Raises the errors of ``probe``, NoGradient for a value without a gradient, and BadOption for a Jacobian with more
-    than a million elements.
+    Raises the errors of ``probe``, NoGradient for a value without a gradient, BadOption for the output itself and for a
+    Jacobian with more than a million elements, and Unsupported if there is no Jacobian, as for a complex output.
     """
 
     _check_name(name, f"bp.jacobian(f, {written(name)})")

@@ -94,13 +94,13 @@ class BadName(BackprobeError, ValueError):
 
 
 class UnknownName(BackprobeError, KeyError):
-    """No value in the recording has this name."""
+    """Nothing in the recording, run or result has this name."""
 
     __str__ = BackprobeError.__str__  # KeyError would show the repr of the message, on one line
 
 
 class UnknownAttribute(BackprobeError, AttributeError):
-    """A recording or the package has no attribute of this name. Values are read in brackets: ``rec["u"]``."""
+    """A recording, a result or the package has no attribute of this name. Values are read in brackets: ``rec["u"]``."""
 
 
 class AmbiguousName(BackprobeError, LookupError):
@@ -123,7 +123,9 @@ class Overwritten(BackprobeError, RuntimeError):
 
 
 class NotSaved(BackprobeError, RuntimeError):
-    """The data was read from a saved recording that does not contain it, or could not be saved."""
+    """Something cannot be saved, or a saved recording or copied result was asked for something that it does not
+    contain.
+    """
 
 
 class NoSource(BackprobeError, TypeError):

@@ -78,9 +78,9 @@ def attribute(
     All runs draw the same random numbers and begin with the same buffers and parameters. Afterwards the program's state
     is restored, as after each verb that runs a program again (docs/replay.md).
 
-    Raises BadOption if a value has different shapes in the two runs or exists in only one of them, NoGradient for a
-    name that has no gradient, NothingMatched for a pattern that matches nothing, BadOutput for an output that is not a
-    single number, and all errors of ``probe``.
+    Raises BadOption if a value has different shapes or dtypes in the two runs or exists in only one of them, NoGradient
+    for a name that has no gradient, NothingMatched for a pattern that matches nothing, BadOutput for an output that is
+    not a single number, and all errors of ``probe``.
     """
     return _Waiting(target, backend, select, of, clean, corrupt, steps, along, axis, edges, chunk, executor)()
 

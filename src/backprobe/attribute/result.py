@@ -165,7 +165,7 @@ class Attribution(NumberTable):
         return replace(swept, runs=runs, is_approximate=True)
 
     def exact_edges(self, k: int = FEW) -> Sweep:
-        """Measure the change of the output along each of the ``k`` largest edges alone: two runs for each edge.
+        """Measure the change of the output along each of the ``k`` largest edges alone: at most two runs for each.
 
         In the first run, the source of an edge has its value from the clean run, and the other selected values keep
         their values of the corrupt run. The second run replaces only the target of the edge, by its value from the

@@ -19,7 +19,9 @@ SHOWN = ("value.rms", "grad.rms", "param.rms", RATIO, LOGGED)
 
 
 def one_name(reader: RunReader, name: str, report: Report) -> str:
-    """Return text on one name: its alerts, and a row of columns for each field, with first, last and extreme number."""
+    """Return text on one name: its alerts, and for each field with numbers a row of columns, with first, last and
+    extreme number. Counts that are always 0 are left out.
+    """
     fields = fields_of(reader, name, FIELDS)
     lines = [f"{'':<20} {'first':>8} {'magnitude over the steps':^{WIDE}} {'last':<8} {'most':<8}".rstrip()]
     lines += [line for field in fields for line in _series(reader, name, field)]

@@ -35,7 +35,7 @@ MODULE = "backprobe.module"
 
 
 def is_saved(program: str) -> bool:
-    """Is the program the folder of a recording, rather than a function?"""
+    """Is the program a folder, and so a saved recording rather than a function?"""
     return bool(program) and not is_module(program) and Path(program).is_dir()
 
 

@@ -156,7 +156,7 @@ def _refuse_options(program: str, file: str, backend: str | None, options: dict[
 @contextmanager
 def _ending(known: Callable[[], bp.Report | bp.Recording | None]) -> Iterator[None]:
     # Run a script inside this context. If the script raises, its error and then the results so far are printed; if it
-    # exits, the results are printed before.
+    # exits, the results are printed before the exit.
     try:
         yield
     except SystemExit:

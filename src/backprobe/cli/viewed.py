@@ -17,7 +17,7 @@ from backprobe.view import Viewer, check_html, open_browser, save
 
 
 def viewed(sources: tuple[str, ...], port: int, is_opened: bool, until_ended: bool) -> None:
-    """Show runs until Ctrl-C, or with ``until_ended`` until all runs are complete. Raises BadOption and BadRun."""
+    """Show runs until Ctrl-C, or with ``until_ended`` until no run is being written. Raises BadOption and BadRun."""
     with bp.view(*map(_shown, sources), port=port, open=False) as viewer:
         announce(viewer, is_opened)
         wait(viewer, until_ended)
@@ -44,7 +44,7 @@ def announce(viewer: Viewer, is_opened: bool) -> None:
 
 
 def wait(viewer: Viewer, until_ended: bool = False) -> None:
-    """Return after Ctrl-C, or with ``until_ended`` when all runs are complete."""
+    """Return after Ctrl-C, or with ``until_ended`` when no run is being written."""
     tell("the viewer goes on until Ctrl-C" + ", or until no run is being written" * until_ended)
     with suppress(KeyboardInterrupt):
         viewer.wait(until=lambda: until_ended and not viewer.is_followed)

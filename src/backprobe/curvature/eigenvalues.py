@@ -1,4 +1,4 @@
-"""Eigenvalues of a Hessian by SciPy's Lanczos method, which needs only Hessian-vector products."""
+"""Eigenvalues of a Hessian from its products: by SciPy's Lanczos method, or from the matrix if the matrix is small."""
 
 from __future__ import annotations
 

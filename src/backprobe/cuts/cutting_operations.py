@@ -140,8 +140,8 @@ def unseen_uses(
 ) -> tuple[tuple[str, Use], ...]:
     """Return the values in an expression that have no recorded name, each with its use.
 
-    These are results of calls, except of functions in ``library``, and named objects such as models. A value inside
-    another such value is listed only with ``nested``.
+    These are results of calls, except of functions in ``library``, and named objects such as models. Values of which
+    only the shape is used are left out. A value inside another such value is listed only with ``nested``.
 
     >>> [(text, use.kind) for text, use in unseen_uses("net(x).detach() + torch.sin(x)", frozenset("x"), frozenset())]
     [('net(x)', 'detach')]
@@ -308,9 +308,10 @@ def _items(target: ast.expr, over: ast.expr, value: ast.AST, above: dict[ast.AST
 def _of_items(
     over: ast.comprehension, target: ast.expr, above: dict[ast.AST, ast.AST], call: str, is_conditional: bool
 ) -> Use:
-    # Return how a comprehension uses the items of a value. The kind is empty if its unconditional uses are not alike.
+    # Return how a comprehension uses the items of a value. The kind is empty if the uses differ in their kinds; a
+    # conditional use that removes nothing is not compared.
     whole, found = above[over], _uses_of_items(over, target, above)
-    firm = [use for use in found if not use.is_conditional]  # conditional uses are not compared with the others
+    firm = [use for use in found if not use.is_conditional]
     kinds = {use.kind for use in found if use.kind or use in firm}
     flats = {use.flat for use in firm}
     kind, flat = (kinds.pop() if len(kinds) == 1 else ""), (flats.pop() if len(flats) == 1 else "")

@@ -12,7 +12,8 @@ from backprobe.record.source import Source
 
 @lru_cache(4096)
 def line_of(statement: Source, part: str) -> Source:
-    """Return the line of a statement that contains a given part; the statement itself if there is no such part.
+    """Return the line of a statement that contains a given part; the statement itself if it has no such part, or has it
+    in its first line.
 
     If the part spans several lines, its operation decides: for a chain of calls that is the last method.
 

@@ -85,7 +85,7 @@ class Dataflow:
                 self.mentions[target] = [one for one in self.mentions[target] if one.source not in given]
 
     def has_history(self, at: int) -> bool:
-        """Is a value differentiated? If its status is OPAQUE, only an edge can show this."""
+        """Does a value have a gradient history? If its status is OPAQUE, only an edge can show this."""
         status = self.entries[at].status
         return status in HISTORY and (status is not GradStatus.OPAQUE or at in self._on_edges)
 
@@ -155,7 +155,7 @@ class Dataflow:
         return reached(outputs, self.sources)
 
     def after(self, at: int, *, to_leaves: bool = True) -> dict[int, int | None]:
-        """Return the values that depend on one value, nearest first, each with its predecessor on a shortest path.
+        """Return a value and those that depend on it, nearest first, each with its predecessor on a shortest path.
 
         A leaf, such as a parameter that an optimizer's step writes to, counts only with ``to_leaves``.
         """
@@ -187,9 +187,9 @@ class Dataflow:
         return [cut for cut in self.among(values) if not self._is_beside(cut, ends or self.ends)]
 
     def cut_off_by(self, cuts: Collection[Cut]) -> set[int]:
-        """Return the values before some cuts, except those that also have a path around every cut.
+        """Return the values before some cuts, except those from which edges lead around every cut.
 
-        The exceptions would gain nothing if the cuts were repaired.
+        The exceptions would gain nothing if the cuts were repaired. If a cut is silent, there are none.
         """
         before = self.before([cut.mention.source for cut in cuts])
         if any(cut.is_silent for cut in cuts):
@@ -244,7 +244,7 @@ class Dataflow:
 
     @cached_property
     def derived(self) -> dict[int, Mention]:
-        """Values of which only the derivative is used: for each, the first mention that computes the derivative."""
+        """Values of which some expression uses only the derivative: for each, the first such mention."""
         found: dict[int, Mention] = {}
         for mention in (mention for mentions in self.mentions for mention in mentions):
             if mention.use.kind == DIFFERENTIATED and not self._flows(mention.source, mention.target):
@@ -387,7 +387,7 @@ def _is_rewritten(source: Entry, target: Entry) -> bool:
 
 
 def _is_one_of_several(entry: Entry) -> bool:
-    # Is the entry an item of a container?
+    # Is the entry an item of a container, or an attribute?
     return "." in strip(entry.name).rpartition(":")[2]
 
 

@@ -105,7 +105,7 @@ BY_KIND = {
     "differentiated": ("gradient", "batch_jacobian"),
 }
 CUTTERS = {name: kind for kind, names in BY_KIND.items() for name in names}
-"""The kind of use for each operation that loses the derivative, by the last part of its name."""
+"""The kind of use for operations that may lose the derivative, or take one, by the last part of their names."""
 WHOLE_SAMPLES = frozenset({"multinomial", "bernoulli", "poisson", "categorical"})
 """Functions whose random results are integers, whatever the dtype of the result."""
 MAPPING = frozenset({"map", "tree_map", "map_structure", "vectorized_map", "map_fn"})

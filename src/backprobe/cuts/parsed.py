@@ -18,7 +18,7 @@ from backprobe.cuts.operation_names import MODULES
 def parsed(text: str) -> ast.AST | None:
     """Parse an expression or a statement. The head of a compound statement is parsed as a statement without a body.
 
-    An expression over several lines may lack its outer parentheses.
+    An expression over several lines may lack its outer parentheses. None if the text is neither.
     """
     text = text.strip()
     alone = text.removeprefix("el")  # parse an elif as an if
@@ -92,7 +92,7 @@ def has_part(text: str, part: str) -> bool:
 
 
 def unread(text: str, known: frozenset[str]) -> bool:
-    """Does an expression mention a name other than these names and libraries, such as an attribute of ``self``?
+    """Does an expression mention a name other than these names, libraries and Python's own, such as ``self``?
 
     >>> unread("F.linear(x, self.weight)", frozenset("x")), unread("torch.tanh(x)", frozenset("x"))
     (True, False)

@@ -54,7 +54,9 @@ def hidden_beside(entry: Entry) -> list[Hidden]:
 
 
 def may_lose(cut: Hidden) -> bool:
-    """Can this cut lose a history? A NumPy array has none, and an index has one only if a call computed it."""
+    """Can this cut lose a history? A NumPy array has none. What is used as an index, or converted to integers, is taken
+    to have one only if a call computed it.
+    """
     if cut.use.kind in ("index", "integer"):
         return cut.text.endswith(")")
     return f"from_numpy({cut.text})" not in cut.use.text
@@ -68,7 +70,9 @@ def unseen_calls(entry: Entry) -> list[str]:
 def hidden_cuts(entry: Entry) -> list[Hidden]:
     """Return the unrecorded values that an entry's own line cuts off, after those cut off on the way to it.
 
-    The earlier ones are cut on lines that bind names which hold no tensor, and which the entry's line then uses.
+    The earlier ones are cut on lines that bind names which hold no tensor, and which the entry's line then uses. Only
+    entries that are frozen, no tensors or not floating point are examined, and detached ones that read no recorded
+    value.
     """
     is_of_unseen = entry.status is GradStatus.DETACHED and not (entry.reads or entry.indirect)
     if entry.status not in BARE and not is_of_unseen:

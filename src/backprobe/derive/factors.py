@@ -33,10 +33,10 @@ WHOLE = 16_384
 class Factor:
     """The local derivative of one value (``of``) with respect to another (``wrt``), by their positions.
 
-    ``tree`` is the formula of the derivative, whose symbols are the entries at ``symbols``. It is None if no formula
-    agrees with the recorded numbers, and ``why`` is then the reason. ``number`` is the recorded partial between two
-    single numbers. ``numbers`` are the formula's values for each element, if they were checked against the recorded
-    contribution.
+    ``tree`` is the formula of the derivative, whose symbols are the entries at ``symbols``. It is None if there is no
+    formula that agrees with the recorded numbers, and ``why`` is then the reason. ``number`` is the recorded partial
+    between two single numbers. ``numbers`` are the formula's values for each element, if they were checked against the
+    recorded contribution.
     """
 
     of: int

@@ -86,8 +86,8 @@ def draw(
     gradient relative to the first recording. A larger multiple of the floor gives a darker fill. Values named in the
     report have a thick border, and their boxes are open.
 
-    Raises BadOption, NothingMatched for an ``open`` that matches no box, and BadRecording for a recording whose values
-    form a cycle.
+    Raises BadOption, NothingMatched for an ``open`` that matches no box, BadRecording for a recording whose values form
+    a cycle, and NotInstalled for a picture without pygraphviz.
     """
     given = locals()
     captions = _captions(recording)

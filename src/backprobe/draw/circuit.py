@@ -83,7 +83,7 @@ class Arrow:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A box around nodes: its key, its label, its outer box, and its parameters that are used by several nodes."""
+    """A box around nodes: its key, its label, its outer box, and the parameters that are listed at its head."""
 
     key: str
     label: str

@@ -62,7 +62,8 @@ class Draft:
         return replace(node, lines=lines, grad=captions.kind(at), level=captions.level(at))
 
     def _box_node(self, box: str, positions: Sequence[int]) -> Node:
-        # The single node of a collapsed module or function: its return values, and how many values it hides.
+        # The single node of a collapsed module or function: its return values, and how many values and parameters it
+        # hides.
         own, bare, values = self.graph.boxes[box], box in self.grouping.bare, self._values(box, positions)
         parameters = [at for at in positions if self._is_parameter(at)]
         if bare and len(values) == 1:

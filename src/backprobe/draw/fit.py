@@ -20,7 +20,7 @@ FEW = 60
 MORE = 1.5  # pages that a drawing may take if no drawing of one page shows enough
 ENOUGH = 8  # a drawing with at least this number of nodes shows enough, even if repetitions are rolled up
 CROWDED = 120  # a drawing with more nodes than this never fits a page
-MOST = 2500  # the largest number of nodes, because dot needs minutes for more
+MOST = 2500  # the largest number of nodes, and of edges, because dot needs minutes for more
 DIRECTIONS = {"right": "LR", "down": "TB"}
 # limits for a drawing from left to right: the number of nodes, and the number of characters in each line
 ROW, NARROW = 14, 32
@@ -115,7 +115,7 @@ def _laid_out(draft: Draft, direction: str | None) -> Drawn:
     circuit = draft.circuit()
     way = DIRECTIONS[direction] if direction else _direction(circuit)
     found = Drawn(circuit, way, svg(circuit, way))
-    # a drawing from left to right that is higher than a page is drawn downwards instead
+    # a drawing from left to right that is larger than a page is drawn downwards instead
     if direction is None and way == DIRECTIONS["right"] and found.pages > 1:
         return _laid_out(draft, "down")
     return found

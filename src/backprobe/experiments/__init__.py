@@ -26,7 +26,7 @@ from backprobe.record.quoted_errors import first_line
 from backprobe.record.source import place_of
 
 MOST_LINES = 4
-"""The most findings, from the top of a report, for which cuts are bridged."""
+"""Cuts are bridged only for findings among this number of first ones in a report."""
 
 NOT_TRIED = "what was found was not tried: the experiment ended with {why}"
 
@@ -91,7 +91,8 @@ def _cuts(flow: Dataflow, lost: set[int]) -> list[Cut]:
 
 def _found(flow: Dataflow, findings: list[Finding], runs: Runs, lost: set[int]) -> list[Finding]:
     # Return the findings. If the cause of a finding has no known line, the program is run again with changed values. If
-    # these runs prove causes with a line, findings on those lines replace the finding.
+    # these runs prove the finding's own line, the finding gets the sentences about it. Otherwise, findings on proven
+    # lines replace it, and if none of the proven causes has a known line, the finding gets their sentences.
     names, made = full_names(flow.record), list[Finding]()
     first = _without_line(flow, lost)
     for one in findings:
@@ -106,7 +107,8 @@ def _found(flow: Dataflow, findings: list[Finding], runs: Runs, lost: set[int]) 
 
 
 def _without_line(flow: Dataflow, lost: Collection[int]) -> dict[str, int]:
-    # Return, by name, lost values whose cutting line is unknown, and the values from which they are cut off.
+    # Return the positions of lost values whose cutting line is unknown, by the names of these values and of the results
+    # that are cut off from them.
     found: dict[str, int] = {}
     for at in sorted(lost):
         cuts = flow.cuts(at) if flow.entries[at].status is GradStatus.NOT_CONNECTED else None

@@ -64,7 +64,7 @@ class Moved:
         return changed - self._other(NamedBridges()) if changed else changed
 
     def _other(self, bridges: NamedBridges) -> set[int]:
-        # The values that differ in another run; none if that run bound a name a different number of times.
+        # The values that differ in another run; none if that run failed, or bound a name a different number of times.
         record = self.runs(bridges, wide=True)
         own = Counter(map(strip, self.flow.record.names))
         if record is None or own != Counter(name for name in map(strip, record.names) if name in own):

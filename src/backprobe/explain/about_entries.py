@@ -86,8 +86,8 @@ def with_fact(found: Finding, fact: str) -> Finding:
 def merged(findings: Sequence[Finding]) -> list[Finding]:
     """Merge findings of one kind at one line, as those of each iteration of a loop, if they are about the same name.
 
-    If a finding has no field with its name, all its fields must be the same instead. Counts in names, such as ``#1``,
-    do not matter.
+    If a finding has a line and no field with its name, all its fields must be the same instead. Counts in names, such
+    as ``#1``, do not matter.
     """
 
     def said(found: Finding) -> object:

@@ -38,7 +38,8 @@ def _namesakes(record: Record, at: int) -> list[int]:
 
 
 def users_of(record: Record, value: Entry) -> list[Entry]:
-    """The entries computed from a value, from the next entry on that has one of its names; none without such an entry.
+    """The entries that use a value directly, from the next entry on that has one of its names; none without such an
+    entry.
 
     In ``h = torch.tanh(h)``, the new ``h`` is such an entry itself.
     """
@@ -68,7 +69,8 @@ def unrecorded(record: Record, users: Iterable[Entry]) -> list[str]:
 
 
 def filled_lists(users: Sequence[Entry], values: Sequence[Entry]) -> list[str]:
-    """Return the lists that the program appends to and the lines of ``users`` read, if ``values`` are items of them.
+    """Return the lists that the program appends to and the lines of ``users`` read, if all ``values`` are items of
+    them.
 
     An entry of ``values`` is an item if its name is that of a list, such as ``kept.0``. Without ``values`` it is not
     known where the values are kept. A line then counts only if all unrecorded names that it reads are such lists.

@@ -134,8 +134,9 @@ def _is_entry_alone(one: Untrained) -> bool:
 
 def _causes(flow: Dataflow, one: Untrained, are_several: bool) -> Iterator[Finding]:
     # Yield the causes that keep the gradient from one parameter: calls whose results are not used, and then a backward
-    # that returned None, cuts on the paths back to it, or else the causes that the facts about its module show. A
-    # parameter of which only its own entry is known is explained together with the other entries.
+    # that returned None, cuts of the parameter itself, causes at values computed from it, or else the causes that the
+    # facts about its module show. A parameter of which only its own entry is known is explained together with the other
+    # entries.
     if one.own is not None and flow.entries[one.own].status is GradStatus.OK:
         return  # the parameter has a gradient, though of another output
     yield from dropped_results(flow, one)

@@ -124,13 +124,13 @@ def _are_outputs_read(flow: Dataflow) -> bool:
 
 
 def _is_item(entry: Entry) -> bool:
-    # Is the entry bound by a loop or comprehension, rather than computed?
+    # Is the entry bound without being computed, as by a loop or comprehension?
     return entry.source is not None and not entry.source.expression and not entry.op
 
 
 def _is_kept(entry: Entry) -> bool:
-    # Does a function in a function of this file read a variable of this name? It may run in a backward pass, as a hook
-    # does.
+    # In the entry's file, does a function inside another function read a variable of the entry's name, without
+    # assigning it? It may run in a backward pass, as a hook does.
     source, name = entry.source, own_name(entry.name)
     inner = _inner_functions("".join(linecache.getlines(source.file))) if source is not None else ()
     return any(_only_reads(one, name) for one in inner)

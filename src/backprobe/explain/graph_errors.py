@@ -404,7 +404,8 @@ def _checkpoints(flow: Dataflow, among: Iterable[int]) -> Parts:
 
 
 def _frozen(context: FailureContext, flow: Dataflow, among: Iterable[int], at: Sequence[int]) -> Parts:
-    # Return the values that require no gradient: leaves, and results of unrecorded calls, such as those of a model.
+    # Return values that require no gradient, with the remedy: results of unrecorded calls, such as those of a model,
+    # and leaves.
     frozen = {
         each: unseen_calls(flow.entries[each])
         for each in sorted(among)

@@ -44,7 +44,7 @@ from backprobe.source.sites import names_read
 CUT_BEFORE = (GradStatus.DETACHED, GradStatus.NO_GRAD, GradStatus.FROZEN, GradStatus.NOT_FLOAT, GradStatus.NOT_TENSOR)
 
 After = dict[int, int | None]
-"""The values that depend on a value: see ``Dataflow.after``."""
+"""A value and the values that depend on it, each with its predecessor: see ``Dataflow.after``."""
 
 
 def explain_missing(flow: Dataflow, entry: Entry) -> Report:
@@ -122,7 +122,8 @@ def _assigned(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 
 def _differentiated(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    # Yield the first line on a path to an output that uses only the derivative of a value, as in a gradient penalty.
+    # Yield the first line that uses only the derivative of the value, or of one computed from it, as in a gradient
+    # penalty, if the line leads to an output.
     first = next((flow.derived[each] for each in after if each in flow.derived), None)
     if first is None or first.target not in flow.leading:
         return
@@ -246,7 +247,8 @@ def _leaves(flow: Dataflow, at: int) -> bool:
 
 
 def _is_partial(flow: Dataflow, at: int) -> bool:
-    # Is there an unselected name in a scope where this value has a name? The value may then flow into that name.
+    # Is there an unselected name in a scope where this value has a name? The value may then flow into that name. The
+    # answer is no for a value without a line.
     scopes = {split(name)[0] for name in names_of(flow, at)}
     return flow.entries[at].source is not None and any(split(name)[0] in scopes for name in flow.record.unseen)
 

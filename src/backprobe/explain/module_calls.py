@@ -82,7 +82,8 @@ def said(
 
 
 def _bound(call: ModuleCall) -> str:
-    # The name that a statement binds to the result, if it is a single new name; else the words "the result".
+    # The name that the statement of a call binds, if it is a single one and not the text of the call; else the words
+    # "the result".
     match parsed(call.source.statement):
         case ast.Module(body=[ast.Assign(targets=[ast.Name(id=name)])]) if name != call.text:
             return repr(name)

@@ -268,7 +268,8 @@ def _as_reasons(found: Sequence[Finding]) -> tuple[list[str], str]:
 
 
 def _of_leaf(read: _Read) -> dict[str, str]:
-    # The program's text for the leaf, and the line that would make a leaf of the current value.
+    # Return fields for sentences about leaves, such as the unnamed leaf in the entry's expression, and the expression
+    # that makes a leaf of the whole result.
     entry, before = read.entry, read.before
     source = None if entry is None else entry.source
     text = expression_of(source)

@@ -67,7 +67,7 @@ def explain_all(flow: Dataflow) -> Report:
     asked = none_given(flow.record, findings=findings)
     failed = raised(flow.record)
     missed = undifferentiated(flow, [*findings, *asked, *failed])
-    # True if all parameters got a gradient from the program's own tapes, whatever the probe's tape shows
+    # True if all parameters got a gradient from the program itself, even if the probe could not differentiate the block
     is_trained = _is_trained(flow.record)
     findings = with_parameters(flow, [*findings, *asked, *(() if is_trained else missed)])
     findings = _each_line_once(flow.record, [*findings, *_in_vain(flow, findings)])
@@ -118,7 +118,7 @@ def _lacks(entry: Entry) -> bool:
 
 
 def _is_lost(entry: Entry) -> bool:
-    # Does no gradient reach the entry, although the program requested one that should pass through it?
+    # Does the entry have a history, but no path to the output? Entries whose gradient was not requested do not count.
     return entry.status is GradStatus.NOT_CONNECTED and not entry.is_because(*NOT_ASKED)
 
 
@@ -225,7 +225,7 @@ def _of_group(flow: Dataflow, group: Sequence[Cut], behind: set[int]) -> Finding
 
 
 def _are_settled(group: Sequence[Cut], settled: set[int]) -> bool:
-    # Do these cuts concern only values that need no gradient, such as a mask computed from data?
+    # Do these cuts concern only values that the report on values leaves out, such as data?
     return settled.issuperset(cut.mention.source for cut in group)
 
 
@@ -350,8 +350,7 @@ def _is_trained(record: Record) -> bool:
 
 
 def _of_leaves(flow: Dataflow, lost: set[int]) -> Iterator[Finding]:
-    # Yield the reasons for leaves whose missing gradient no cut explains. Values computed from these leaves are not
-    # listed again.
+    # Yield the reasons for leaves whose missing gradient no cut explains.
     def cause(one: tuple[int, Finding]) -> object:
         found = one[1]
         if found.source is None:  # unknown lines may differ, so the last name of the chain decides

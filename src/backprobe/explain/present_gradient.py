@@ -132,7 +132,8 @@ def _added_up(flow: Dataflow, source: int, before: dict[int, int | None], arrays
 
 
 def _is_flat(flow: Dataflow, source: int, target: int) -> bool:
-    # Does the line, or a derivative rule of the program, show that no gradient flows back along this edge?
+    # Does the operation or the line show that no gradient flows back along this edge, or may a derivative rule of the
+    # program block it?
     entry = flow.entries[target]
     return bool(
         instead_of_flat(entry.op, flow.record.framework)

@@ -52,7 +52,8 @@ CUT_BY = {
 
 
 def none_given(record: Record, name: str | None = None, findings: Sequence[Finding] = ()) -> list[Finding]:
-    """Return findings about gradients that the program's own tapes did not give, for one entry or for all entries.
+    """Return findings about gradients that the program's own tapes gave as None or zeros, for one entry or for all
+    entries.
 
     With ``name=None`` each cause is reported once for all entries. Lines named in ``findings`` are not repeated, and
     gradients whose absence another finding explains are left out.

@@ -71,7 +71,8 @@ def _of_loss(facts: GraphFacts) -> Rules:
 
 
 def _of_tensor(facts: GraphFacts) -> Rules:
-    # The first condition that holds gives the finding about the tensor. An empty code means that its gradient exists.
+    # The first condition that holds gives the finding about the tensor. An empty code stands for no finding, because
+    # backward gives the tensor a gradient.
     return (
         (not facts.is_floating, "not_float.leaf", []),
         (facts.is_inference, "inference", []),

@@ -110,7 +110,8 @@ def _with_writes(report: Report, record: Record) -> Report:
 
 
 def _forward(backend: Backend, call: GuardedCall) -> Record:
-    # Repeat the call inside a recorded block, without differentiating.
+    # Repeat the call, and record its values: inside a recorded block, if the framework records calls that are not
+    # differentiated.
     if call.output is not None:
         return _without_gradients(call, backend)
     block = _Block(Request(call.module, call.select, options=NONFINITE), backend, sys._getframe())

@@ -19,7 +19,7 @@ from backprobe.watch import Watch, watch
 from backprobe.watch.options import RENAMED
 
 GIVEN = ("optimizer", "scaler", "start_step", "rank")
-"""Options of ``bp.watch`` that the callback takes from the trainer."""
+"""Options of ``bp.watch`` that the callback does not accept, because it takes them from the trainer or the process."""
 CALLED = "WatchCallback(folder{})"
 
 

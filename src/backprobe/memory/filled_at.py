@@ -50,7 +50,8 @@ def filled_at(
 
 
 def _filling(tree: ast.AST, name: str) -> Iterator[tuple[ast.Call | ast.AugAssign | ast.Assign, ast.expr]]:
-    # The statements that store something under this name, each with the stored value.
+    # The statements that store something under this name, each with the stored value; except those that store an empty
+    # or constant one, unless by an augmented assignment or a ``with``.
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ADDS and node.args:
             if _last(node.func.value) == name and not _is_empty(node.args[-1]):

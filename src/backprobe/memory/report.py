@@ -28,10 +28,11 @@ class Held:
     """An object that keeps something of earlier steps alive, and how to release it.
 
     ``kind`` is ``graphs``, ``arrays``, ``cycle``, ``hooks`` or ``gradients``. ``path`` is the path to the object from a
-    variable, such as ``losses[…]``. It is empty if no variable leads to the object. ``graphs`` is the number of earlier
-    steps, and ``nbytes`` the memory that they kept for backward. ``source`` is the line that stores the object, or else
-    the line that made it. ``text`` says all of this in a sentence. ``next`` is the code to write instead, and ``tried``
-    describes the result if a script was run again with this code.
+    variable, such as ``losses[…]``. It is empty if no variable leads to the object. For hooks it is the name of the
+    last one, and for gradients the class of the optimizer. ``graphs`` is the number of earlier steps, or the number of
+    hooks, and ``nbytes`` the memory that is kept. ``source`` is the line that stores the object, or else the line that
+    made it. ``text`` says all of this in a sentence. ``next`` is the code to write instead, and ``tried`` describes the
+    result if a script was run again with this code.
     """
 
     kind: str

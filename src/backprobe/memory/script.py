@@ -29,8 +29,8 @@ class EnoughSteps(BaseException):
 
 
 class ScriptMemory:
-    """One run of a script. ``report`` is made at the end of a step, while the variables of the script's
-    functions exist.
+    """One run of a script. ``report`` is filled at the end of each step from number ``LEAST`` on, while the variables
+    of the script's functions exist; after fewer steps, when the script ends.
     """
 
     def __init__(self, steps: int) -> None:

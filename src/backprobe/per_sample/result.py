@@ -75,8 +75,8 @@ class PerSample(NumberTable):
         return self.grads([self._name(name)])[self._name(name)]
 
     def grads(self, pattern: str | Sequence[str] | None = None) -> dict[str, Any]:
-        """The gradients of the values that match a pattern, by name; of all values if no pattern is given. The program
-        runs once.
+        """The gradients of the values that match a pattern, by name; of all values if no pattern is given. All are
+        computed in one pass over the samples.
 
         Raises NothingMatched, and Overwritten if the arguments or parameters have changed since the call.
         """

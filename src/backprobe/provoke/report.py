@@ -44,9 +44,9 @@ class Provocations(Report):
     """The report of ``bp.provoke``: an input for each operation that broke, and ``notes`` on the searches that broke
     none.
 
-    ``risky`` is the number of operations that were searched, and ``tries`` the number of all inputs that were tried.
-    ``ok`` is True if nothing broke, which does not prove that nothing can break. ``complete`` is True if every risky
-    operation was searched.
+    ``risky`` is the number of risky operations that can be searched, and ``tries`` the number of all inputs that were
+    tried. ``ok`` is True if nothing broke, which does not prove that nothing can break. ``complete`` is True if every
+    risky operation was searched.
     """
 
     findings: tuple[Provocation, ...] = ()

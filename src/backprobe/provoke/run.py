@@ -33,7 +33,7 @@ from backprobe.show.progress import progress
 
 Array = Any
 Place = tuple[str, int, str]
-MOST = 4  # the most inputs of one search for which ``explain`` is run
+MOST = 4  # the most inputs of one search that are explained to find what is to blame
 OF_INF = ("infinite_gradient", "zero_inf", "inf_minus_inf", "inf_inf", "infinite_row", "infinite_terms")
 
 

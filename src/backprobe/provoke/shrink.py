@@ -1,6 +1,4 @@
-"""Shrinks an input that breaks the program: makes the change from the example smaller, with the same
-operation breaking.
-"""
+"""Shrinks an input that breaks the program: brings it nearer to the example while the program still breaks."""
 
 from __future__ import annotations
 

@@ -22,9 +22,7 @@ from backprobe.source.exchanged import names_of
 from backprobe.source.user_code import package
 
 RUNS, DEEP, NEXT = 6, 3, 2
-"""The most runs of the program, the most edits in one remedy, and the most further lines that are tried
-with each edit.
-"""
+"""The most runs with edits, the most edits in one remedy, and the most further lines that are tried with each edit."""
 
 CLOSE = 1e-3
 """A remedy is written into a patch only if no output changes by more than this share of its largest number."""

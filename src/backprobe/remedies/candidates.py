@@ -250,7 +250,8 @@ def _rest(text: FileText, node: ast.Call) -> list[Piece]:
 
 
 def _modes(text: FileText, statement: ast.stmt) -> Iterator[Edit]:
-    # Edits of statements around a line that switch gradients off: a ``with`` statement or a decorator.
+    # Edits of statements around a line that switch gradients off: a ``with`` statement, or the only decorator of a
+    # function.
     if isinstance(statement, ast.With | ast.AsyncWith):
         for item in statement.items:
             for way in _mode(text, item.context_expr):

@@ -37,7 +37,7 @@ class ReplayReport(Report):
     """
 
     bitwise: bool = field(default=False, kw_only=True)
-    """Were all compared outputs and gradients reproduced in every bit? All NaN count as equal."""
+    """Were outputs or gradients compared, and all of these reproduced in every bit? All NaN count as equal."""
 
     recording: Recording | None = field(default=None, kw_only=True)
     """The recording of the call that ran again with ``nonfinite=True``, if there is one."""
@@ -79,8 +79,8 @@ def replay(path: str | os.PathLike[str], model: Any, *, models: Sequence[Any] = 
     - ``model``: a model of the same class and sizes. For a captured gradient in JAX it is the differentiated function.
     - ``models``: for a function in JAX, the models of Equinox or Flax NNX among its arguments, in their order.
 
-    Raises BadRecording if the folder is damaged or is not a captured step, and BadOption for a model that does not fit.
-    No code from the folder is ever run.
+    Raises BadRecording if the folder is damaged or is not a captured step, and BadOption for a model that does not fit,
+    or if a needed part of the step was left out. No code from the folder is ever run.
     """
     spelled = repr(os.fspath(path)) if isinstance(path, str | os.PathLike) else written(path)
     asked = f"bp.replay({spelled}, {asked_as(model)})"

@@ -101,7 +101,7 @@ class ComparedBits:
 
 
 def versions(said: Mapping[str, Any], backend: str) -> list[str]:
-    """Return a text for each package whose version has changed since the step was captured."""
+    """Return a text for each package whose version has changed since the capture, and one if the system has."""
     before, now = said["stamp"]["packages"], stamp().packages
     changed = [
         f"{name} {before[name]} then, and {now[name]} now"

@@ -39,7 +39,7 @@ class TableRow:
 
     @property
     def brief(self) -> tuple[str, ...]:
-        """The columns, with only the first numbers of tensors that would take up the whole page."""
+        """The columns for a notebook, in which long values and gradients are shortened."""
         return self._with(
             *(
                 forms[0] if len(forms[0]) <= WIDEST or not self.ok else forms[1]

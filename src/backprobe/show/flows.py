@@ -30,7 +30,7 @@ def _flows_of(record: Record) -> Sequence[Flow]:
 
 
 def _is_by_part(record: Record, flows: Sequence[Flow], source: int, target: int) -> bool:
-    # Does the value only go into an unnamed operation that is part of the line and has its own entry?
+    # Does the value go into an unnamed operation that is part of the target's line and has its own entry?
     line = record.entries[target].source
     parts = (record.entries[flow.target] for flow in flows if flow.source == source)
     return line is not None and any(

@@ -73,7 +73,9 @@ def printable(text: str) -> str:
 
 
 def keys_shown(record: Record) -> tuple[str, ...]:
-    """The keys of the outputs that get a column. If there are too many, outputs that are variables are preferred."""
+    """The keys of the outputs that get a column. If there are too many, the default output and outputs that are
+    variables are preferred.
+    """
     keys = [*record.by_output]
     if len(keys) <= MOST_OUTPUTS:
         return tuple(keys)

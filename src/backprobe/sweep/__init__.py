@@ -65,7 +65,7 @@ def sweep(
     Returns a ``Sweep`` when called. If Ctrl-C interrupts it, the attribute ``so_far`` of the KeyboardInterrupt has the
     finished runs. Raises NothingMatched for a pattern that matches nothing, BadOutput for an output that is not a
     single number, and WorkerLost. Raises BadOption if the recording lacks one of the values or has it with another
-    shape, or if the executor cannot be used. Also raises the errors of ``probe``.
+    shape or dtype, or if the executor cannot be used. Also raises the errors of ``probe``.
     """
     return _Waiting(target, backend, select, of, replace, axis, approximate, executor)
 

@@ -59,7 +59,7 @@ def view(*sources: Any, port: int = 0, open: bool = True) -> Viewer:
     server runs until ``viewer.close()`` is called or the program ends. In a notebook, the viewer shows the present
     state of the runs.
 
-    Raises BadOption, BadRun for a folder that does not exist, and BadRecording for a page that cannot be shown.
+    Raises BadOption, BadRun for a path that is not a folder, and BadRecording for a page that cannot be shown.
     """
     check_options({"port": port, "open": open}, OPTIONS)
     asked = f"bp.view({', '.join(map(written, sources))})"
@@ -141,7 +141,7 @@ class Viewer:
 
 
 def framed_runs(folders: list[Path], shown: Sequence[Shown] = ()) -> Html:
-    """The page in a frame of a notebook, with a single field in few bins."""
+    """The page in a frame of a notebook, with few fields in few bins."""
     from backprobe.view.export import page_of
     from backprobe.view.runs import ShownRuns
 

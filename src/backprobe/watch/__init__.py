@@ -93,8 +93,8 @@ def watch(
     - ``start_step``: the number of the first step, instead of the one after the last step.
     - ``rank``: the number of this process, if several train together. By default ``torch.distributed`` provides it.
 
-    Raises BadOption, BadRun, BadName, NothingMatched and Unsupported. If the run can no longer be written, this is only
-    reported as a warning, and the training continues.
+    Raises BadOption, BadRun, BadName, NoBackend, NothingMatched and Unsupported. If the run can no longer be written,
+    this is only reported as a warning, and the training continues.
     """
     asked = f"bp.watch({asked_as(model)}, {cut(written(folder))})"
     check_watch(locals(), asked, MODEL.format(""))

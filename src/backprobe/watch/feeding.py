@@ -45,7 +45,7 @@ class Fed:
     sink: Sink
     rows: dict[str, tuple[list[str], list[list[int]]]] = field(default_factory=dict)
     height: int = 0
-    ill: set[str] = field(default_factory=set)  # labels that have already had NaN or Inf
+    ill: set[str] = field(default_factory=set)  # labels of counts of NaN or Inf that were above 0 before
     asked: set[bool] = field(default_factory=set)  # was the sink asked what it stores for Inf, and for large numbers?
     failure: Exception | None = None
     is_reported: bool = False
@@ -131,7 +131,7 @@ class Feeding:
         self.thread.start()
 
     def put(self, step: StepData, keys: Sequence[RowKey]) -> None:
-        """Queue a step that was written; ``keys`` are the keys of all rows so far."""
+        """Queue a step that was written, unless too many are waiting. ``keys`` are the keys of all rows so far."""
         self.offered += 1
         if self.waiting.qsize() < MOST_WAITING:
             self.waiting.put((step, keys))

@@ -28,7 +28,7 @@ class Sink:
 
     ``select`` takes patterns of names, and ``fields`` the fields of a run. Of the measured steps, only multiples of
     ``every`` are sent. A count of NaN or Inf, such as ``grad.nan``, is first sent when it is not 0. With ``alerts``,
-    the findings of ``run.alerts`` are sent as text, and also a remark on the first number that the dashboard cannot
+    the findings of ``run.alerts`` are sent as text, and also remarks on the first numbers that the dashboard cannot
     store.
 
     If a sink raises an exception, it receives nothing more, and a warning is given. The training continues. Raises
@@ -64,8 +64,8 @@ class Sink:
         """Receive an alert. The first line of its text names the problem. Called in the same thread as ``send``."""
 
     def stored(self, step: int, label: str, number: float) -> float:
-        """The number that the dashboard stores when ``number`` is sent. Called once for Inf, and once for a number
-        above 3e38.
+        """The number that the dashboard stores when ``number`` is sent. With ``alerts``, it is called for the first
+        infinite number, and for the first finite one above 3e38 in magnitude.
         """
         return number
 

@@ -240,7 +240,8 @@ def _merge(matrix: Matrix, places: Sequence[int], columns: Matrix) -> None:
 
 
 def _unscaled(step: Open, places: frozenset[int]) -> Mapping[int, Exponents]:
-    # Histograms with the loss scale divided out; left out if the scale is not a power of two.
+    # The histograms of a step. The loss scale is divided out of those of scaled gradients; these are left out if the
+    # scale is not a power of two.
     mantissa, exponent = math.frexp(step.scale)
     if mantissa != 0.5:
         return {place: one for place, one in step.exponents.items() if place not in places}

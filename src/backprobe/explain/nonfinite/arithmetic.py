@@ -1,7 +1,7 @@
 """NumPy versions of the operations that a program calls, to evaluate a line again from the recorded numbers.
 
-No derivative is computed here. A function that gets an unknown argument raises an error; the framework may then
-evaluate the operation instead.
+No derivative is computed here. A function that gets an argument which it does not support raises an error; the
+framework may then evaluate the operation instead.
 """
 
 from __future__ import annotations

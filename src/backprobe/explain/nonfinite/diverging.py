@@ -56,7 +56,8 @@ def _may_come_of_it(found: Finding) -> bool:
 
 
 def _grown(loss: tuple[str, Sequence[float]]) -> str:
-    # The words for how a loss grew before it became NaN or Inf; empty if it ever fell, or grew by less than ``GROWTH``.
+    # The words for how a loss grew while it was finite; empty unless its magnitude never fell and grew by the factor
+    # ``GROWTH`` or more.
     name, every = loss
     before = [abs(one) for one in takewhile(math.isfinite, every)]
     if len(before) < FEWEST or not all(one <= other for one, other in pairwise(before)):

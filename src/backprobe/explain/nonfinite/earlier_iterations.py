@@ -30,7 +30,7 @@ class EarlierIterations:
         self._losses: dict[str, list[float]] = {}
 
     def keep_losses(self, record: Record) -> None:
-        """Keep the losses of an iteration in which everything was finite."""
+        """Keep the losses of an iteration."""
         for name, numbers in diverging.losses(_evidence(record)).items():
             self._losses.setdefault(name, []).extend(numbers)
 

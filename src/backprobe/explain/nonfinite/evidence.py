@@ -56,7 +56,7 @@ def not_asked(owner: str, at: Index, wrt: str) -> None:
 
 
 class Evidence:
-    """One record with the state of each value and gradient (finite, Inf or NaN), by position, and sentences about them.
+    """One record with the state of each value and gradient, a ``Badness``, by position, and sentences about them.
 
     ``derivative`` is called to ask the framework for a derivative.
     """
@@ -124,7 +124,7 @@ class Evidence:
 
     @cached_property
     def first_bad(self) -> int:
-        """The first bad entry, or the output from which backward first computed something bad.
+        """The first bad entry, or the output from which backward first computed something bad if that comes earlier.
 
         The number of entries if there is neither.
         """

@@ -327,7 +327,7 @@ class ForwardPass:
         return entry.name in known.record.names or is_bare
 
     def _came_in(self, at: int) -> bool:
-        # Did the value exist before the first recorded operation?
+        # Did the value come from outside, instead of being computed or written out by a recorded line?
         entry = self.entries[at]
         # the tensor that backward started from was computed, even if from nothing recorded
         if entry.name.partition("#")[0] == START:
@@ -373,7 +373,9 @@ class ForwardPass:
         return Why(because, part, tuple(said), because is not None and is_known, term, state, is_of_finite)
 
     def numbers(self, at: int) -> list[str]:
-        """The fact with the first element that is not finite and the numbers that it was computed from."""
+        """Return facts on the first element that is not finite and the numbers that it was computed from, if they are
+        known.
+        """
         known, why = self.known, self.why(at)
         read = ((known.entries[one].name, self._at_first(one, at)) for one in known.direct[at])
         # numbers whose shapes do not fit together give no fact

@@ -229,7 +229,8 @@ def scaled(loss: float, scale: float, dtype: str) -> Mechanism:
 class Pole:
     """The points where the derivative of an operation is not finite, as a condition on its result and operands.
 
-    ``code`` says whether the derivative is infinite or 0/0. ``shown`` is the position of the operand at the pole.
+    ``code`` says whether the derivative is infinite or 0/0. ``shown`` is the position of the operand at the pole, or -1
+    for the result.
     """
 
     places: Callable[..., Array]

@@ -224,7 +224,7 @@ def written_kinds(of: Source | str) -> set[Badness]:
     return {Badness.NAN if word.lower() == "nan" else Badness.INF for word in NONFINITE.findall(text)}
 
 
-# visits an expression down to the parts with entries
+# Functions that visit an expression down to the parts with entries.
 
 Walked = tuple[ast.AST, Sequence[int]]
 """A node of an expression, and the entries that hold its value."""
