@@ -104,7 +104,9 @@ def is_users(function: Any) -> bool:
 
 
 def why_not_python(function: Any) -> Reason | None:
-    """Return why a function outside of the framework may not be called again; None if it may."""
+    """Return why a function outside of the framework may not be called again; None if it is a plain Python function of
+    a package.
+    """
     if innermost(function) is None:
         return why_not_kind(function)
     if isinstance(function, MethodType) and not isinstance(function.__self__, type):
