@@ -52,7 +52,9 @@ class State:
 
     @cached_property
     def reached(self) -> Sequence[Any]:
-        """The values in ``held``, and all objects that they refer to, also through objects of libraries."""
+        """The values in ``held``, and the objects that they refer to, also through objects of libraries: see
+        ``reached_from``.
+        """
         from backprobe.backends.held_objects import reached_from  # imported here because it imports NumPy
 
         given = list(self.given)
