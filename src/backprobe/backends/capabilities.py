@@ -219,7 +219,7 @@ class Recompute(ABC):
     """Return the number of the running backward pass; negative if none runs, so nothing is recomputed."""
 
     runs_once: Callable[[], bool]
-    """Return whether the running code will certainly not be recomputed. If so, ``to_be_repeated`` is not called."""
+    """Return whether ``to_be_repeated`` would certainly return None, so that it need not be called."""
 
     @abstractmethod
     def repeated(self) -> Hashable | None:

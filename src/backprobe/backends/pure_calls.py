@@ -98,7 +98,7 @@ NOT_FOLLOWED = Reason("not_followed")
 
 
 def is_users(function: Any) -> bool:
-    """Is the callable a Python function outside of all installed packages?"""
+    """Is the callable a Python function of the program, rather than of an installed package or of Python?"""
     inner = innermost(function)
     return inner is not None and package(inner.__code__.co_filename) is None
 
