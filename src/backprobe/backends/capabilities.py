@@ -179,7 +179,7 @@ class KeptGradients(ABC):
     """Gradients that are stored on tensors, such as in ``.grad``, where the program may read None."""
 
     count: int
-    """The number of stored gradients that the program has read in order to use them."""
+    """The number of reads of stored gradients for which ``is_none`` was called."""
 
     @abstractmethod
     def is_none(self, tensor: Any, is_item: bool) -> bool:
@@ -410,7 +410,7 @@ class ModuleObserver:
     written: Callable[[Any], None]  # (inputs of a module that has run and written in place)
     wants_parameter: Callable[[str], bool] = lambda path: True  # if False, the parameter need not be reported
     given: Callable[[Any], None] = lambda inputs: None  # (inputs of the model itself, which is about to run)
-    executed: set[str] = field(default_factory=set)  # the paths of the modules that have returned
+    executed: set[str] = field(default_factory=set)  # paths of modules that have returned, at least of selected ones
     called: list[Any] | None = None  # flat, in threes: a module's path, and the code and instruction that called it
     kinds: dict[str, type] = field(default_factory=dict)  # by path: the class of a module with parameters
     hooks: dict[str, list[CodeType]] = field(default_factory=dict)  # by path: the code of the hooks of its forward
@@ -430,7 +430,9 @@ class Differentiator(ABC):
 
     @abstractmethod
     def made(self, tensor: Any) -> int:
-        """Return a number that grows in the order in which the block computes tensors; 0 for any other tensor."""
+        """Return a number that grows in the order in which the block computes tensors with a history. It is 0 for other
+        tensors, and for gradients that the program computed itself.
+        """
 
     counts = False
     """True for a script: further tensors may then be fetched in the session runs of the program itself."""

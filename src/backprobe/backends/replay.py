@@ -92,8 +92,8 @@ class State:
         return ()
 
     def keep_objects(self, kept: Kept) -> None:
-        """Save the state of Python objects that a run may change. From now on these objects hold copies of their
-        iterators.
+        """Save the state of Python objects that a run may change. Until ``kept`` restores them, copies replace their
+        iterators, where these can be copied.
         """
         from backprobe.backends.held_objects import keep_object, places  # imported here because it imports NumPy
 
