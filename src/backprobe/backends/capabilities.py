@@ -35,7 +35,8 @@ Base classes of a tape:
 - ``Recompute``: parts of the program run once more during backward, as in activation checkpointing
 - ``Replaces``: values and gradients of the program can be replaced
 - ``Staging``: the framework traces whole functions, and may discard a trace
-- ``Differentiator`` (only the tape of a block): backward runs when the block is over
+- ``Differentiator`` (only the tape of a block): the tape runs backward when the block is over
+- ``AtEnd`` (only the tape of a block): the tape can run backward if the program has not done so
 
 A feature that needs a missing capability is left out, or refused with a message of ``backprobe.backends.refusals``.
 """
@@ -422,7 +423,9 @@ class ModuleObserver:
 
 
 class Differentiator(ABC):
-    """A tape of a block that runs backward when the block ends, if the program has not run backward itself."""
+    """A tape of a block that runs backward when the block ends, also from outputs that the program has differentiated
+    itself.
+    """
 
     @abstractmethod
     def follow(self, tensors: Sequence[Any]) -> None:

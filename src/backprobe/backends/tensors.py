@@ -60,8 +60,8 @@ class Arrays(Protocol):
     def describe(self, tensor: Any) -> Description: ...
 
     def summary(self, tensor: Any) -> Summary | None:
-        """Return the statistics of a tensor; None if it has no readable numbers. They are computed again only if the
-        tensor may have been written.
+        """Return the statistics of a tensor, which are remembered if writes can be observed; None if it has no readable
+        numbers.
         """
         return once(tensor, self.version(tensor), self.summarize)
 

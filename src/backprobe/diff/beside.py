@@ -71,8 +71,8 @@ def in_pairs(
     of: tuple[Callable[[One], int], Callable[[One], int]],
     how: str,
 ) -> list[tuple[One, One, str]]:
-    """Pair equally many items by the numbers of their leaves if ``is_before`` is the same for both leaves of each pair;
-    else in the given order.
+    """Pair equally many items by the numbers of their leaves, if ``is_before`` then orders the leaves alike in both
+    programs; else in the given order.
 
     ``of`` gives the leaf of an item of each recording. ``how`` comes back with each pair, or ``BY_NUMBERS``.
     """
