@@ -1,1 +1,1 @@
-"""One folder for each framework. The modules beside these folders import no framework by name."""
+"""One folder for each framework. The other modules and folders import no framework by name."""

@@ -96,7 +96,7 @@ class Bridges(Protocol):
     def passes(
         self, heard: Callable[[BridgedPass], None], watched: Callable[[FrameType], Sequence[Any]]
     ) -> AbstractContextManager[None]:
-        """Within this context ``heard`` is called for each backward pass, with the gradients that arrived through
+        """Within this context ``heard`` is called for backward passes of the program, with what arrived through
         bridges.
 
         The program itself gets the gradients that it would get without bridges. ``watched`` is called with the frame

@@ -35,7 +35,8 @@ Base classes of a tape:
 - ``Recompute``: parts of the program run once more during backward, as in activation checkpointing
 - ``Replaces``: values and gradients of the program can be replaced
 - ``Staging``: the framework traces whole functions, and may discard a trace
-- ``Differentiator`` (only the tape of a block): backward runs when the block is over
+- ``Differentiator`` (only the tape of a block): the tape runs backward when the block is over
+- ``AtEnd`` (only the tape of a block): the tape can run backward if the program has not done so
 
 A feature that needs a missing capability is left out, or refused with a message of ``backprobe.backends.refusals``.
 """
@@ -179,7 +180,7 @@ class KeptGradients(ABC):
     """Gradients that are stored on tensors, such as in ``.grad``, where the program may read None."""
 
     count: int
-    """The number of stored gradients that the program has read in order to use them."""
+    """The number of reads of stored gradients for which ``is_none`` was called."""
 
     @abstractmethod
     def is_none(self, tensor: Any, is_item: bool) -> bool:
@@ -219,7 +220,7 @@ class Recompute(ABC):
     """Return the number of the running backward pass; negative if none runs, so nothing is recomputed."""
 
     runs_once: Callable[[], bool]
-    """Return whether the running code will certainly not be recomputed. If so, ``to_be_repeated`` is not called."""
+    """Return whether ``to_be_repeated`` would certainly return None, so that it need not be called."""
 
     @abstractmethod
     def repeated(self) -> Hashable | None:
@@ -410,7 +411,7 @@ class ModuleObserver:
     written: Callable[[Any], None]  # (inputs of a module that has run and written in place)
     wants_parameter: Callable[[str], bool] = lambda path: True  # if False, the parameter need not be reported
     given: Callable[[Any], None] = lambda inputs: None  # (inputs of the model itself, which is about to run)
-    executed: set[str] = field(default_factory=set)  # the paths of the modules that have returned
+    executed: set[str] = field(default_factory=set)  # paths of modules that have returned, at least of selected ones
     called: list[Any] | None = None  # flat, in threes: a module's path, and the code and instruction that called it
     kinds: dict[str, type] = field(default_factory=dict)  # by path: the class of a module with parameters
     hooks: dict[str, list[CodeType]] = field(default_factory=dict)  # by path: the code of the hooks of its forward
@@ -422,7 +423,9 @@ class ModuleObserver:
 
 
 class Differentiator(ABC):
-    """A tape of a block that runs backward when the block ends, if the program has not run backward itself."""
+    """A tape of a block that runs backward when the block ends, also from outputs that the program has differentiated
+    itself.
+    """
 
     @abstractmethod
     def follow(self, tensors: Sequence[Any]) -> None:
@@ -430,7 +433,9 @@ class Differentiator(ABC):
 
     @abstractmethod
     def made(self, tensor: Any) -> int:
-        """Return a number that grows in the order in which the block computes tensors; 0 for any other tensor."""
+        """Return a number that grows in the order in which the block computes tensors with a history. It is 0 for other
+        tensors, and for gradients that the program computed itself.
+        """
 
     counts = False
     """True for a script: further tensors may then be fetched in the session runs of the program itself."""

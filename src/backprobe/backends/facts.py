@@ -38,7 +38,7 @@ class Options:
     partials: bool | str = False
     nonfinite: bool = False
     updates: bool = True  # with ``nonfinite``: are parameters examined when they are written?
-    retain_graph: bool = False  # will the program use the values of the graph later?
+    retain_graph: bool = False  # is the graph kept for later backward passes?
     backward: bool = True  # if False, the program only runs and nothing is differentiated
     several: bool = False  # does backward run from several outputs, one after another?
     flow: Callable[[str, Any], Any] | None = None

@@ -34,7 +34,7 @@ class GraphExecution(Tensors, Protocol):
 
     @abstractmethod
     def nodes(self, output: Any) -> Sequence[GraphNode]:
-        """Return every value that has a name in the graph, in the order of execution."""
+        """Return the values that have names in the graph, in the order of execution."""
 
     @abstractmethod
     def run(self, cotangent: Any, wanted: Sequence[int], options: Options) -> tuple[Any, Any, Backward]:

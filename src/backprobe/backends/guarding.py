@@ -128,10 +128,10 @@ class Heard:
 def part_ended(
     roots: Mapping[str, Any], gradients: Mapping[str, Any], unfit: Unfit, is_handled: Callable[[], bool], over: Over
 ) -> None:
-    """Called when a backward pass in a guarded block has ended. Calls ``over`` if the pass left anything that is not
-    finite.
+    """Called when a backward pass in a guarded block has ended. Calls ``over`` with the gradients that are not finite;
+    if there are none, with the values at which the pass began, if these are not finite.
 
-    The values at which the pass began are reported only if all gradients are finite.
+    Nothing is reported if the program handles an overflow of this pass itself.
     """
     bad = unfit(gradients)
     begun = {} if bad else unfit(roots)

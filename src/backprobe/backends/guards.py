@@ -180,9 +180,7 @@ class GuardedGradient(Repeatable, Protocol):
     """The advice if the gradient cannot be computed again."""
 
     trained: frozenset[str] | None = None
-    """The names of the differentiated values, if they are not simply all arguments; None before the gradient is
-    computed.
-    """
+    """The names of the differentiated values; None if they are not known."""
 
     left: Mapping[str, Any]
     """The function's value, or its gradients by the names that a recording uses."""

@@ -70,7 +70,7 @@ NOTHING = object()
 
 
 def reached_from(roots: Iterable[Any], is_known: Callable[[Any], bool]) -> Iterator[Any]:
-    """Yield these objects and all objects that they refer to, nearest first, also through objects of libraries.
+    """Yield these objects and those that they refer to, nearest first, also through objects of libraries.
 
     Plain numbers and texts are left out, and the depth and the number of objects are limited. Objects of the framework
     are yielded, but only iterators among their attributes are followed further.

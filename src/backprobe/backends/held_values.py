@@ -94,7 +94,7 @@ def codes_of(code: CodeType) -> list[CodeType]:
 
 
 def is_loaded_from_here(owner: ModuleType | type) -> bool:
-    """Is the module or class defined outside of all installed packages?"""
+    """Does the module or class belong to the program, rather than to an installed package or to Python?"""
     file = getattr(owner if isinstance(owner, ModuleType) else sys.modules.get(owner.__module__), "__file__", None)
     return file is not None and package(file) is None
 
@@ -129,12 +129,12 @@ def attributes(value: Any) -> list[Any]:
 
 
 def is_written_here(function: FunctionType) -> bool:
-    """Is the function defined outside of all installed packages?"""
+    """Does the function belong to the program, rather than to an installed package or to Python?"""
     return package(function.__code__.co_filename) is None
 
 
 def is_of_program(kind: type) -> bool:
-    """Is the class defined outside of all installed packages?"""
+    """Does the class belong to the program, rather than to an installed package or to Python?"""
     home = sys.modules.get(kind.__module__)
     file = getattr(home, "__file__", None)
     if home is None or file is None:  # for example defined in an interactive session, or built into Python

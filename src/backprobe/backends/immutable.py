@@ -16,8 +16,8 @@ from backprobe.record.reasons import Reason
 
 
 def is_floating_number(leaf: Any) -> bool:
-    """Is the value a floating number or array of Python or NumPy, or of a dtype added to NumPy by a package, such as
-    bfloat16?
+    """Is the value a floating or complex number or array of Python or NumPy, or one of a floating dtype that a package
+    adds to NumPy, such as bfloat16?
     """
     if isinstance(leaf, numpy.ndarray | numpy.generic):
         return leaf.dtype.kind in "fc" or (leaf.dtype.kind == "V" and "float" in leaf.dtype.name)

@@ -8,8 +8,8 @@ import numpy
 
 
 def moved(array: Any, seed: int | None, number: int) -> Any:
-    """Return an array with each number moved up or down by one ulp. Non-finite and the largest numbers are unchanged,
-    and so is the whole array if ``seed`` is None.
+    """Return an array with each number moved up or down by one ulp. Numbers that are not finite, or would become
+    infinite, are unchanged, and so is the whole array if ``seed`` is None.
 
     >>> float(moved(numpy.ones(1, numpy.float32), 0, 0)[0]) - 1 in (2**-23, -(2**-24))
     True

@@ -122,7 +122,7 @@ class NumpyArrays(HostArrays):
 
 
 class MappedArrays(NumpyArrays):
-    """NumPy arrays in a file that is mapped into memory. Nothing is read from the file until it is needed."""
+    """NumPy arrays in a file that is mapped into memory. The numbers of dense arrays are read when they are needed."""
 
     def decode(self, layout: Mapping[str, Any], blobs: Mapping[str, Any]) -> Any:
         if layout["dtype"] == BFLOAT16 and layout["layout"] == "strided":

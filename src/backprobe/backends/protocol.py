@@ -164,7 +164,9 @@ class BlockTape(Tape, Protocol):
 
     @abstractmethod
     def has_history(self, capture: Any) -> bool:
-        """Was the capture computed from differentiated values, so that backward may still pass through it?"""
+        """Was the capture computed from differentiated values, so that backward may still pass through it? In
+        TensorFlow also True for a trainable Variable.
+        """
 
     def leads_on(self, captures: Sequence[Any]) -> bool:
         """May the program still run backward through these captures?

@@ -98,13 +98,15 @@ NOT_FOLLOWED = Reason("not_followed")
 
 
 def is_users(function: Any) -> bool:
-    """Is the callable a Python function outside of all installed packages?"""
+    """Is the callable a Python function of the program, rather than of an installed package or of Python?"""
     inner = innermost(function)
     return inner is not None and package(inner.__code__.co_filename) is None
 
 
 def why_not_python(function: Any) -> Reason | None:
-    """Return why a function outside of the framework may not be called again; None if it may."""
+    """Return why a function outside of the framework may not be called again; None if it is a plain Python function of
+    a package.
+    """
     if innermost(function) is None:
         return why_not_kind(function)
     if isinstance(function, MethodType) and not isinstance(function.__self__, type):

@@ -78,7 +78,7 @@ class RandomNumbers:
 
 @contextmanager
 def put_back(states: Sequence[RandomState]) -> Iterator[None]:
-    """Restore the random states after this context, as if nothing had been drawn in it."""
+    """Restore these random states after this context."""
     before = [read() for read, _ in states]
     try:
         yield

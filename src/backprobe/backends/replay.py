@@ -52,7 +52,9 @@ class State:
 
     @cached_property
     def reached(self) -> Sequence[Any]:
-        """The values in ``held``, and all objects that they refer to, also through objects of libraries."""
+        """The values in ``held``, and the objects that they refer to, also through objects of libraries: see
+        ``reached_from``.
+        """
         from backprobe.backends.held_objects import reached_from  # imported here because it imports NumPy
 
         given = list(self.given)
@@ -90,8 +92,8 @@ class State:
         return ()
 
     def keep_objects(self, kept: Kept) -> None:
-        """Save the state of Python objects that a run may change. From now on these objects hold copies of their
-        iterators.
+        """Save the state of Python objects that a run may change. Until ``kept`` restores them, copies replace their
+        iterators, where these can be copied.
         """
         from backprobe.backends.held_objects import keep_object, places  # imported here because it imports NumPy
 

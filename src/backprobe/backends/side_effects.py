@@ -87,7 +87,8 @@ def effect_of(event: str, args: tuple[Any, ...]) -> str:
     >>> effect_of("open", ("log.txt", "a", 0)), effect_of("open", ("log.txt", "r", 0)), effect_of("compile", ())
     ('opens log.txt for writing', '', '')
 
-    A folder cannot be written: ``tempfile`` opens one by a function that opens a file in it, with an event of its own.
+    Opening a folder has no effect: ``tempfile`` passes a folder to ``open``, with an opener that opens a file in it.
+    That file has an event of its own.
     """
     if event == "open":
         path, mode, flags = (*args, "", 0)[:3]

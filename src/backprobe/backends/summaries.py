@@ -65,8 +65,8 @@ _known: dict[int, tuple[weakref.ref[Any], int, Summary | None]] = {}
 
 
 def once(tensor: Any, version: int | None, summarize: Callable[[Any], Summary | None]) -> Summary | None:
-    """Return the result of ``summarize``, which is called once for each version of a tensor. Without a version it is
-    called each time.
+    """Return the result of ``summarize``, which is remembered for the latest version of a tensor. Without a version it
+    is called each time.
     """
     if version is None:
         return summarize(tensor)

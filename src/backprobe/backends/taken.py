@@ -62,8 +62,8 @@ def _is_like_a_stream(kind: type) -> bool:
 
 
 def is_lost(one: Any) -> bool:
-    """Would an item that a run takes from this object, or puts into it, be lost? It would not be lost if the object is
-    a file that is only read.
+    """Would an item that a run takes from this object, or puts into it, be lost? False for objects of other kinds, for
+    a closed file, and for a file that is only read and can be set back.
 
     >>> is_lost(io.StringIO()), is_lost(one for one in [1]), is_lost([1])
     (True, True, False)

@@ -32,7 +32,7 @@ class Tensors(Protocol):
 
     @abstractmethod
     def is_differentiated(self, value: Any) -> bool:
-        """Is the value a tensor that requires a gradient?"""
+        """Is the value a tensor to which a gradient may flow?"""
 
     @abstractmethod
     def describe(self, tensor: Any) -> Description: ...
@@ -60,7 +60,9 @@ class Arrays(Protocol):
     def describe(self, tensor: Any) -> Description: ...
 
     def summary(self, tensor: Any) -> Summary | None:
-        """Return the statistics of a tensor, computed once; None if the tensor has no readable numbers."""
+        """Return the statistics of a tensor, which are remembered if writes can be observed; None if it has no readable
+        numbers.
+        """
         return once(tensor, self.version(tensor), self.summarize)
 
     @abstractmethod

@@ -45,5 +45,5 @@ class Trials(Protocol):
     def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> TrialRun:
         """Run a function once, without a probe.
 
-        Its floating arguments are differentiated, and also the parameters of the models that it calls.
+        Its floating arguments are differentiated; in PyTorch and TensorFlow also the trained parameters that it uses.
         """

@@ -60,7 +60,9 @@ def users_line_of(step: TracebackType | None) -> Source | None:
 
 
 def outer_place(step: TracebackType | None) -> Place | None:
-    """Return the line of the program in a traceback from which it first calls a library; None if there is none."""
+    """Return the line of the program in a traceback from which it first calls a library, or its innermost line if it
+    calls none; None if there is no line of the program.
+    """
     found = None
     while step is not None:
         file = step.tb_frame.f_code.co_filename

@@ -97,7 +97,9 @@ class StepListener(Protocol):
 
     @abstractmethod
     def missing(self) -> list[tuple[str, str]]:
-        """Return the names and kinds that had rows in earlier steps, but have none in the current step."""
+        """Return the names and kinds that had rows in earlier steps, but have none in the current step. Logged numbers
+        are left out.
+        """
 
     @abstractmethod
     def has(self, name: str, kind: str) -> bool:

@@ -106,9 +106,9 @@ def diff(
       ``"haiku"``, or a pair of these for ``a`` and ``b``. Without it, recordings of two frameworks are compared by the
       conventions that their parameters' names suggest.
 
-    Two entries are partners if they have the same name, or the names that ``rename`` relates. Then parameters are
-    matched by the paths of their modules. The remaining entries are matched by shape, operation and inputs, if only one
-    entry fits. Each pair says how it was matched.
+    Entries are matched by name, or by the names that ``rename`` relates. Then parameters are matched by the paths of
+    their modules. The remaining entries are matched by shape, operation and inputs, if only one entry fits. Each pair
+    says how it was matched.
 
     Values are compared in the order of execution, arguments and parameters first; then gradients in the order of
     backward. NaN equals NaN. An error counts if its root mean square or its largest element exceeds the floor. The
@@ -138,7 +138,8 @@ def diff(
 
 
 def _taken(given: Any, which: str) -> Recording:
-    # Return a recording; load it if a path is given. Raises BadOption for anything else.
+    # Return a recording; load it if a path is given. Raises BadOption for anything else, and for a recording of several
+    # outputs none of which is the default.
     if isinstance(given, str | os.PathLike):
         given = opened(given)
     if isinstance(given, Recording):

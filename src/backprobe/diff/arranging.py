@@ -137,7 +137,8 @@ def of_axes(shape: Shape, target: Shape) -> Iterator[Arrangement]:
     """Yield arrangements with the target's shape that reshape the array, or change the order of at most ``MOST_AXES``
     axes.
 
-    The order is tried of the axes of the longer shape, and of one more: such as heads and their features.
+    Axes are first split, such as into heads and their features, until both shapes have as many axes as the longer one,
+    and then until they have one more.
 
     >>> [one.axes for one in of_axes((2, 5, 3), (2, 3, 5))], [one.axes for one in of_axes((3, 3), (3, 3))]
     ([None, (0, 2, 1)], [(1, 0)])
@@ -172,7 +173,7 @@ def _split(shape: Shape, rank: int) -> list[Shape]:
 
 
 def _orders(shape: Shape, target: Shape) -> Iterator[tuple[int, ...]]:
-    # Yield each order of axes that changes an array from one shape to another, but for the order as it is.
+    # Yield each order of axes, except the present one, that changes an array from one shape to another.
     axes = tuple(range(len(shape)))
     return (one for one in itertools.permutations(axes) if one != axes and tuple(shape[at] for at in one) == target)
 

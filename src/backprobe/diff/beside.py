@@ -22,7 +22,7 @@ from backprobe.record.graph import inverted, reached
 
 One = TypeVar("One")
 FACTORS = numpy.uint64(0x9E3779B97F4A7C15), numpy.uint64(0xC2B2AE3D27D4EB4F)
-"""Odd numbers: products of the same 16 bits with them differ in all higher bits."""
+"""The odd multipliers of a hash."""
 
 
 class GivenLeaves:
@@ -35,7 +35,7 @@ class GivenLeaves:
 
     @cached_property
     def uses(self) -> Sequence[Sequence[int]]:
-        """For each entry: the entries computed from it."""
+        """For each entry: the entries computed directly from it."""
         into: list[set[int]] = [set() for _ in self.side.entries]
         for flow in self.side.graph.flows:
             into[flow.target].add(flow.source)
@@ -50,7 +50,9 @@ class GivenLeaves:
         return sum(_mixed(rows, x) for x, _ in together(rows, rows)) % (1 << 64)
 
     def is_before(self, at: int, other: int) -> bool:
-        """Is a value that uses the other leaf, and not this one, computed from one that uses this?"""
+        """Is a value that is computed directly from ``other``, and not directly from ``at``, computed from ``at``
+        through other values?
+        """
         return not self.reached(at).isdisjoint(set(self.uses[other]) - set(self.uses[at]))
 
 
@@ -69,7 +71,8 @@ def in_pairs(
     of: tuple[Callable[[One], int], Callable[[One], int]],
     how: str,
 ) -> list[tuple[One, One, str]]:
-    """Pair equally many items by the numbers of their leaves, if both programs leave their order open; else in order.
+    """Pair equally many items by the numbers of their leaves, if ``is_before`` then orders the leaves alike in both
+    programs; else in the given order.
 
     ``of`` gives the leaf of an item of each recording. ``how`` comes back with each pair, or ``BY_NUMBERS``.
     """
@@ -88,7 +91,8 @@ def in_pairs(
 
 
 def _order(own: Sequence[int | None], others: Sequence[int | None]) -> Sequence[int]:
-    # For each item the number of its partner: the only one with its numbers, or the next of those that are left.
+    # For each item, the number of its partner: the item with the same digest, if only one on each side has it; else the
+    # next of those that are left.
     alone = [{one for one, count in Counter(each).items() if count == 1 and one is not None} for each in (own, others)]
     both = {one: others.index(one) for one in alone[0] & alone[1]}
     left = iter([number for number, one in enumerate(others) if one not in both])

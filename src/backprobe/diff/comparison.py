@@ -115,7 +115,8 @@ class Comparison:
         return found
 
     def _is_from_equal(self, at: int, found: Sequence[JudgedNumbers]) -> bool:
-        # Are all inputs of a value, in both recordings, bitwise equal or taken from the first recording?
+        # Does a value have inputs, and are all of them, in both recordings, bitwise equal or taken from the first
+        # recording? False for arguments and parameters.
         pair, equal = self.pairs[at], set()
         for side, position, numbers in ((self.a, pair.a, self.values_a), (self.b, pair.b, self.values_b)):
             indirect = {one.at for one in side.entries[position].indirect}
@@ -292,7 +293,8 @@ class Comparison:
     def is_cast(self, at: int) -> bool:
         """Does the second value have another dtype, although the inputs have equal dtypes?
 
-        No for arguments and parameters, and for a dtype that the value also has in a run of ``noise``.
+        False for arguments, parameters and values without inputs, and for a dtype that the value also has in a run of
+        ``noise``.
         """
         if not self._other_dtype(at) or self.is_leaf(at):
             return False
@@ -307,7 +309,7 @@ class Comparison:
 
 
 def _by_position(pairs: Sequence[Match], position: Callable[[Match], int]) -> Mapping[int, Sequence[int]]:
-    # For each entry, the indices of its pairs; several if the entry is compared in parts.
+    # For each entry, the indices of its pairs that are not shared; several if the entry is compared in parts.
     found: dict[int, list[int]] = {}
     for at, pair in enumerate(pairs):
         if not pair.is_shared:

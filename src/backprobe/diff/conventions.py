@@ -15,10 +15,7 @@ from backprobe.record.options import Option
 
 WEIGHT, BIAS, MEAN, VARIANCE = "weight", "bias", "mean", "variance"
 INPUT, STATE, PACKED = "input ", "state ", "packed "
-"""Prefixes of the roles of parameters in a recurrent layer.
-
-The parameter multiplies the input or the state, or it packs several others.
-"""
+"""Prefixes of roles: the parameter multiplies the input or state of a recurrent layer, or it packs several others."""
 
 ROLES = {
     "weight": WEIGHT,
@@ -109,7 +106,8 @@ TELLING = (
 def conventions_of(
     given: Any, frameworks: Sequence[str], leaves: Sequence[Iterable[str]]
 ) -> tuple[Convention, Convention] | None:
-    """Return the conventions of both recordings: from ``convention=``, or inferred from their parameters' names.
+    """Return the conventions of both recordings: from ``convention=``, or inferred from their parameters' names. A
+    single name is the convention of the second recording.
 
     Returns None for two recordings of one framework without ``convention=``, because both then have the same
     convention. Raises BadOption if ``convention=`` is not one of ``CONVENTIONS`` or a pair of them.

@@ -19,7 +19,7 @@ from backprobe.diff.report import Divergence
 from backprobe.findings.phrasing import listed, plural
 from backprobe.record.source import Source
 
-GROWN = 100  # times the error of what a value is computed from, and eps, from which its own error is worth a fact
+GROWN = 100  # a value's error is worth a fact above this multiple of eps, and of the largest error of its inputs
 
 
 class Divergences:
@@ -138,7 +138,7 @@ class Divergences:
             )
 
     def _without_partner(self, at: int) -> Iterator[str]:
-        # Yield facts about inputs that exist in only one of the recordings.
+        # Yield facts about inputs that have no partner in the other recording.
         one, pair = self.comparison, self.comparison.pairs[at]
         for side, own, matched, which in (
             (one.a, pair.a, one.values_a, "first"),

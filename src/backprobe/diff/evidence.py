@@ -11,9 +11,9 @@ from backprobe.diff.pairs import Row
 def is_one(comparison: Comparison, at: int, uses: Set[int], wrong: Set[int]) -> bool | None:
     """Are the values of a pair one value, as far as its ``uses`` show? ``wrong`` are the uses that do not agree.
 
-    None if nothing shows it: each wrong use is also computed from a parameter that differs, or no number depends on the
-    value, as behind a scale that is zero at first. A layer whose weight is zero is an exception: the weight's gradient
-    depends on what the layer is given.
+    False if there are no uses. None if the uses do not show it: each wrong use is also computed from an argument or
+    parameter that differs, or no use depends on the value, as behind a scale that is zero at first. But if a weight of
+    zeros has a gradient that agrees, the values are one: this gradient depends on what the weight is multiplied with.
     """
     if not uses:
         return False
@@ -41,7 +41,8 @@ def _is_single(row: Row) -> bool:
 
 
 def _is_ignored(comparison: Comparison, at: int, uses: Set[int]) -> bool:
-    # Does no use depend on a value: has each one number everywhere, or a gradient where the value has none?
+    # Does no use depend on the value? True if all elements of each use are equal, or if the value's gradient is zero
+    # and that of a use is not.
     is_flat = all(_is_flat(comparison, use) for use in uses)
     return is_flat or (_is_zero(comparison, at) is True and any(_is_zero(comparison, use) is False for use in uses))
 
@@ -59,7 +60,8 @@ def _is_zero(comparison: Comparison, at: int, direction: str = "backward") -> bo
 
 
 def _tells(comparison: Comparison, at: int) -> bool:
-    # Is it a weight of zeros, whose gradient depends on what it is multiplied with, and agrees?
+    # Is the value zero everywhere, with a gradient that is not zero and agrees? That gradient depends on what the value
+    # is multiplied with.
     row = comparison.rows[at]
     is_compared = row.gradient.measure is not None and not row.gradient.kind and not _is_single(row)
     return is_compared and _is_zero(comparison, at, "forward") is True and _is_zero(comparison, at) is False

@@ -56,7 +56,7 @@ SUMS = frozenset(
 
 
 def eps_of(dtype: str | None) -> float:
-    """The machine epsilon of a floating dtype; 0 for any other dtype.
+    """The machine epsilon of a dtype; 0 for a dtype that is not in ``EPS``.
 
     >>> eps_of("float32") == 2**-23, eps_of("int64")
     (True, 0.0)

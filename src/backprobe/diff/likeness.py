@@ -24,10 +24,10 @@ class Likeness:
     """The relation between two arrays that differ.
 
     ``beyond`` counts the elements whose error exceeds the floor, and ``first`` is the index of the first one. ``pair``
-    are the two numbers with the largest error. ``factor`` is set if the second array is a multiple of the first, and
-    ``order`` if it has the same numbers in another order. Both are set only if this explains the error of every
-    element, down to the floor and to a hundredth of the largest error. ``dtype`` is set if all numbers of the second,
-    but not all of the first, can be represented in a coarser dtype.
+    are the two numbers with the largest error. ``order`` is set if the second array has the numbers of the first in
+    another order; else ``factor`` is set if it is a multiple of the first. Each is set only if it explains the error of
+    every element, down to the floor and to a hundredth of the largest error. ``dtype`` is set if all numbers of the
+    second, but not all of the first, can be represented in this coarser dtype.
     """
 
     beyond: int
@@ -87,7 +87,7 @@ class _Sums:
         self.is_finite = self.is_finite and all(map(math.isfinite, (*self.sums, *self.squares)))
 
     def factor(self, floor: Floor) -> float | None:
-        # The factor that turns the first array into the second, by least squares.
+        # The factor that turns the first array into the second, by least squares; None if none does.
         (square, other), dot = self.squares, self.dot
         if not square:
             return None

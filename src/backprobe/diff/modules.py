@@ -104,7 +104,7 @@ class ModulePaths:
         return found
 
     def in_order(self, paths: Sequence[Path]) -> list[Path]:
-        """The modules in the order in which they ran if that is known for all, else in the order of definition."""
+        """The modules in the order in which they ran if that is known for all, else in the given order."""
         return sorted(paths, key=self.executed.__getitem__) if set(paths) <= self.executed.keys() else list(paths)
 
 

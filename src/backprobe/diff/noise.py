@@ -112,8 +112,8 @@ def _measure(first: Any, second: Any, a: Record, b: Record) -> Measure | None:
 
 
 def noise_of(noise: Any, reference: Recording) -> NoiseFloor | None:
-    """The measured floors for the option ``noise=``; None without it. Raises BadOption for anything but recordings and
-    paths, and if none of them has a value of the reference.
+    """The measured floors for the option ``noise=``; None without it. Raises BadOption for anything but floors,
+    recordings of one output and paths, and if no recording has a value of the reference.
     """
     if noise is None or isinstance(noise, NoiseFloor):
         return noise

@@ -85,7 +85,9 @@ def _closest(each: Sequence[Arrangement], rows: tuple[Rows, Rows]) -> Arrangemen
 
 
 def feature_maps(records: Sequence[Record], conventions: tuple[Convention, Convention] | None) -> set[Shape]:
-    """Return shapes of values that may be feature maps, with channels first, with and without the batch axis."""
+    """Return shapes of values that may be feature maps, with channels first, with and without the batch axis; none
+    without ``conventions``.
+    """
     found: set[Shape] = set()
     for record, convention in zip(records, conventions or (), strict=False):
         for shape in {entry.shape for entry in record.entries if len(entry.shape or ()) > 2}:

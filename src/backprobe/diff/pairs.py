@@ -25,10 +25,10 @@ class JudgedNumbers:
 
     ``kind`` is ``value`` if they differ by more than the floor, ``shape``, ``dtype`` or ``status`` if these differ,
     else empty. ``excess`` is the error in units of the floor. ``why`` is the reason if nothing was compared.
-    ``is_same`` is
-    True if both recordings hold the same tensor object, such as a parameter of a model that ran twice: later writes
-    then affect both. ``is_given`` is True if the second program continued with the value of the first, so that the
-    difference had no effect. ``is_from_equal`` is True if the value differs although all its inputs are bitwise equal.
+    ``is_same`` is True if both recordings hold the same memory, such as a parameter of a model that ran twice: later
+    writes then affect both. ``is_given`` is True if the second program continued with the value of the first, so that
+    the difference had no effect. ``is_from_equal`` is True if the value differs, also within its floor, although all
+    its inputs are bitwise equal or taken from the first.
     """
 
     kind: str = ""
@@ -54,7 +54,9 @@ class JudgedNumbers:
 
     @property
     def is_passed_on(self) -> bool:
-        """Does the difference affect everything that is computed from this value?"""
+        """Does the pair differ, so that what is computed from it may differ, too? False if the second program continued
+        with the value of the first.
+        """
         return bool(self.kind) and not self.is_given
 
 

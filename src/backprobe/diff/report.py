@@ -30,8 +30,8 @@ class Divergence(Finding):
     """A value or gradient that differs first, or that differs although everything it is computed from agrees.
 
     ``name`` is its printed name in the first recording, and ``other`` in the second. ``source`` is the line of the
-    second recording that computes the value, or for a gradient the line from which it flows back. ``direction`` is
-    ``"forward"`` for a value and ``"backward"`` for a gradient. ``kind`` is ``argument``, ``parameter``, ``value``,
+    second recording that computes the value; for a gradient, usually the line from which it flows back. ``direction``
+    is ``"forward"`` for a value and ``"backward"`` for a gradient. ``kind`` is ``argument``, ``parameter``, ``value``,
     ``gradient``, ``shape``, ``dtype`` or ``status``. ``error`` is the relative error in the L2 norm; it is infinite if
     only one is finite, or if there is no such error, as between different shapes. ``excess`` is the error in units of
     the floor, and ``floor`` says how the floor was determined. ``matched`` says how the two entries were matched.

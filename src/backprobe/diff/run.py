@@ -32,7 +32,7 @@ NO_TENSORS = (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT)
 
 @dataclass(frozen=True)
 class ComparedRecords:
-    """Two aligned recordings, before any number is compared."""
+    """Two aligned recordings, and what their numbers decided about the alignment."""
 
     comparison: Comparison
     alignment: Alignment
@@ -78,8 +78,7 @@ def compared(
 
 
 def _unlike(found: Settled) -> Iterator[str]:
-    # Yield notes on pairs that were matched by name, but whose numbers show that they are different values, or the same
-    # in another order of axes.
+    # Yield notes on pairs that are equal in another order of axes, that are different values, or that may be either.
     if found.axes:
         names = [repr(a) if a == b else f"{a!r} and {b!r}" for (a, b), _ in found.axes]
         said = "the same numbers in another shape or order of axes, and all that is computed from them agrees"

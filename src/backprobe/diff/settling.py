@@ -1,9 +1,9 @@
 """Decides by numbers if the names and conventions of two libraries leave the pairing open.
 
-If a weight fits in two arrangements, the one is chosen with which the values computed from it agree. So is the order
-of a value's axes, such as heads before or behind the positions, also within one library. If two values with
-the same name differ, but everything computed from them agrees, they are different values: for example, the layer of one
-library includes its activation, and the layer of the other does not.
+If a weight differs, but everything computed from it agrees, another arrangement is chosen in which the weight agrees,
+too. The same holds for the order of a value's axes, such as heads before or behind the positions, also within one
+library. If two return values differ far more than everything computed from them, they are different values: for
+example, the layer of one library includes its activation, and the layer of the other does not.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ALIKE = 1e-3
 @dataclass(frozen=True)
 class Settled:
     """What the numbers decided. ``arrangements`` has pairs of weights, and ``axes`` pairs of other values, each with
-    the arrangement that fits. ``unlike`` has pairs that are different values although their names match, and
+    the arrangement that fits. ``unlike`` has pairs that are different values although they were matched, and
     ``undecided`` those of which nothing shows whether they are. Each pair is given by its two printed names.
     """
 
@@ -51,7 +51,7 @@ class Settled:
 
 
 def settled(comparison: Comparison) -> Settled:
-    """Return what the numbers decide; only orders of axes if both recordings have the same convention."""
+    """Return what the numbers decide. If both recordings have the same convention, only orders of axes are decided."""
     found, is_open = _axes(comparison)
     axes = [(_names(comparison, at), found[at]) for at in sorted(found)]
     if comparison.orders.is_strict:
@@ -131,7 +131,7 @@ def _of_equal_numbers(comparison: Comparison, at: int) -> Iterator[Arrangement]:
 
 
 def _has_same_numbers(comparison: Comparison, at: int, a: Rows, b: Rows) -> bool:
-    # May the values of a pair be the same numbers in two orders? Not asked of complex and of large arrays.
+    # May the values of a pair be the same numbers in two orders? Always True for complex and for large arrays.
     if a.size > LARGEST or a.is_complex or b.is_complex:
         return True
     one, two = (Rows.of(numpy.sort(each.array(), axis=None)) for each in (a, b))

@@ -61,7 +61,8 @@ class RowParting:
 
 @dataclass(frozen=True)
 class ComparedRows:
-    """One pair of rows, and its result: in how many steps both have numbers, and where they begin to differ.
+    """One pair of rows, and its result: in how many steps both have numbers, the first of these steps, and where the
+    rows begin to differ.
 
     ``only_one`` counts the steps in which only one run has numbers. ``times`` is the ratio of the second run's counts
     to the first's, if each process holds the whole value and counts it; else 1.

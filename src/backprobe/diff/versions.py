@@ -74,7 +74,7 @@ class NameVersions:
         return len(own) != len(others)
 
     def is_unlike(self, full: str, other: str, found: Mapping[int, Match]) -> bool:
-        """Do two bindings of a name that is bound several times have neither operation nor inputs in common?
+        """Do two bindings of a name that is bound several times differ both in their operation and in their inputs?
 
         Also True if only one of them is an argument or parameter. Always False for two frameworks, because they may
         name one operation differently.

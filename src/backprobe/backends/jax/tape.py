@@ -45,7 +45,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         # by id: values without a derivative that are computed from differentiated ones
         self.cut: dict[int, Any] = {}
         self.zeros: dict[int, Any] = {}  # by id: the zeros that perturb values inside loops, branches and checkpoints
-        self.was_cut = False  # have numbers possibly left JAX since the last capture?
+        self.was_cut = False  # was a value added to ``cut`` since the last capture outside of traced calls?
 
     # Methods for tensors.
 

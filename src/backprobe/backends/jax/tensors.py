@@ -11,7 +11,7 @@ from backprobe.backends.facts import Description
 
 
 def is_array(value: Any) -> bool:
-    """Is the value an array of numbers? Random keys are arrays too, but their dtype holds no numbers."""
+    """Is the value a JAX array of numbers? An array of random keys is not."""
     return isinstance(value, jax.Array) and not jnp.issubdtype(value.dtype, jax.dtypes.extended)
 
 

@@ -253,8 +253,8 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
         return capture.is_variable and capture.is_followed
 
     def made(self, tensor: Any) -> int:
-        """Return the position at which a tensor was computed. It is 0 for gradients that the program computed itself,
-        because they are rarely the value of interest.
+        """Return the position at which a tensor with a history was computed; 0 for other tensors. It is also 0 for
+        gradients that the program computed itself, because they are rarely the value of interest.
         """
         position = self.log.made_at(self.identity(tensor))
         return 0 if self.taken.took(position) else position

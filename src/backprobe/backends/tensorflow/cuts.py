@@ -96,7 +96,7 @@ class LoggedCuts:
 
     def leave(self, number: int, position: int) -> None:
         """Record the user's line that read the numbers of a watched value out of TensorFlow, for example by ``numpy()``
-        or ``float()``. Reads outside of the program's own code are ignored.
+        or ``float()``. A read without a line of the user is ignored.
         """
         place = users_place()
         if place is not None:

@@ -161,7 +161,7 @@ class OperationLog:
         self, name: str, outputs: Sequence[Any], inputs: Sequence[Any], is_by_hand: bool
     ) -> OwnGradient | None:
         """Called when outputs get a custom gradient function, which replaces the gradients of the operations that
-        computed them. Returns a listener for the gradient function, or None. Only functions that the program defines
+        computed them. Returns a listener for the gradient function, or None. Only functions from ``tf.custom_gradient``
         are observed, between eager values, if an input carries a gradient.
         """
         if self.is_muted or is_stopped():

@@ -36,10 +36,10 @@ IN_PROGRAM, BESIDE = "program", "beside"
 
 @dataclass
 class SessionRun:
-    """The numbers of one run of the program, by ``value`` or ``grad`` and a tensor's name.
+    """The numbers of one run of the program, by the name of a tensor.
 
     ``changing`` has, for each tensor that a separate run could not provide, the operation that would give other
-    numbers, or have a side effect, in a second run.
+    numbers, or have a side effect, in a second run. Its keys are ``value NAME`` and ``grad PASS NAME``.
     """
 
     passes: Sequence[GraphPass]
@@ -53,7 +53,7 @@ class SessionRun:
 
 @dataclass
 class FetchPlan:
-    """The tensors to fetch, with keys as in ``SessionRun``.
+    """The tensors to fetch, with keys as in ``SessionRun.changing``.
 
     ``own`` are fetched in a separate run. ``unread`` are those of the separate run that need a Variable which the
     program's run does not read. ``joined`` are those that only the program's run can provide.

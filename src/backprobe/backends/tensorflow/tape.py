@@ -82,7 +82,7 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
         return is_eager(value) and is_differentiable(value) and self.log.carries(value)
 
     def version(self, tensor: Any) -> int:
-        """Return how often a Variable was written during the recording; 0 for tensors."""
+        """Return how many writes to a Variable were observed during the recording; 0 for tensors."""
         variable = None if type(tensor) is private.EagerTensor else variable_of(tensor)
         if variable is None:
             return 0

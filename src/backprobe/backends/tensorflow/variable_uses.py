@@ -19,7 +19,7 @@ class Written:
 
     given: tuple[int, ...]
     place: Place
-    adds: bool  # was the old value added?
+    adds: bool  # was the new value computed from the old one, as by ``assign_add`` or an optimizer?
 
 
 @dataclass

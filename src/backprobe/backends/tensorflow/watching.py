@@ -54,7 +54,7 @@ class TensorflowWatching(ModelWatching):
         if all(getattr(part, "built", True) for part, _ in self.known.values()):
             self.selection.check(names, [*self.variables.values()], type(model).__name__)
         self.rows: dict[int, Any] = {}  # by place: Variables for rows that are computed in a graph
-        self.trained: set[int] = set()  # places of rows that only a gradient fills
+        self.trained: set[int] = set()  # places of rows in a graph other than those of values
         self.is_measured = tf.Variable(True, trainable=False)
         self.has_graph = False
         self.heard: set[str] = set()  # paths of layers that were called while a tape recorded
@@ -122,9 +122,7 @@ class TensorflowWatching(ModelWatching):
         self._end()
 
     def fitted(self) -> None:
-        """Called when a batch of ``fit`` has ended. If ``fit`` is compiled or has several optimizers, only this call
-        ends the step.
-        """
+        """Called when a batch of ``fit`` has ended. If ``fit`` is compiled, only this call ends the step."""
         if self.has_graph:
             self.step()
         else:

@@ -112,7 +112,7 @@ class Observed:
     is_open: bool = False
 
     def of_zero(self, names: Collection[str]) -> Observed:
-        """Return a copy in which the gradients with these names are marked as exactly 0."""
+        """Return a copy in which the gradients with these names, and no others, are marked as exactly 0."""
         return replace(self, endings={name: replace(end, is_zero=name in names) for name, end in self.endings.items()})
 
 

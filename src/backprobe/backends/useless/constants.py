@@ -10,7 +10,7 @@ import numpy
 ROUNDED = 4
 """Results that differ by at most this many rounding units count as the same."""
 TRIED = 16
-"""The number of tests of an operation. It is just large enough to give each element of its operands numbers of each
+"""The number of tests of an operation, just large enough that each element of an operand usually gets numbers of each
 magnitude and sign.
 """
 

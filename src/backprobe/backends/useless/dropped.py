@@ -15,7 +15,7 @@ from backprobe.source.user_code import package
 
 
 def dropped_by(running: Iterable[Instruction], home: Collection[str]) -> Instruction | None:
-    """Return the innermost running instruction of the program's own code, if it discards its result.
+    """Return the innermost running instruction of the program's own code if it discards its result; else None.
 
     Return None if code of a package outside ``home`` runs in between, because it may be called for its side effects.
     """

@@ -64,6 +64,6 @@ class Leaves(Generic[Key]):
             known.largest = NOTHING
 
     def is_zero(self, key: Key) -> bool:
-        """Was everything that the leaf received exactly 0, in each iteration so far?"""
+        """Did the leaf receive gradients in each iteration in which any leaf did, and were all of them exactly 0?"""
         known = self.known.get(key)
         return known is not None and known.iterations == self.iterations and known.was_zero
