@@ -12,6 +12,7 @@ import random
 import socket
 import subprocess
 import sys
+import tempfile
 import weakref
 
 import numpy as np
@@ -27,6 +28,7 @@ from backprobe.backends.kept import Kept
 from backprobe.backends.replay import Replay
 from backprobe.backends.side_effects import StoppedAtEffect, harmless
 from backprobe.backends.taken import is_stream
+from backprobe.probe import script_experiments
 from outside import held, note, noted
 
 # what is put back
@@ -673,3 +675,19 @@ def test_whose_class_it_is_is_asked_only_of_what_has_the_names_of_a_stream(monke
     assert asked == []
     assert is_stream(socket.socket)
     assert asked
+
+
+def test_files_that_tensorflow_converts_functions_into_are_no_effect(tmp_path):
+    with harmless("f"):
+        file = tempfile.NamedTemporaryFile("w", prefix="__autograph_generated_file", dir=tmp_path, delete=False)
+    file.close()
+    with pytest.raises(StoppedAtEffect, match="opens .*other.* for writing"), harmless("f"):
+        tempfile.NamedTemporaryFile("w", prefix="other", dir=tmp_path)
+
+
+def test_functions_of_libraries_run_at_exit_and_those_of_the_script_do_not(monkeypatch):
+    registered = []
+    monkeypatch.setattr(script_experiments, "REGISTER", lambda function, *args: registered.append((function, args)))
+    for each in (noted, tempfile.gettempdir):
+        assert script_experiments._not_registered(each, 1) is each
+    assert registered == [(tempfile.gettempdir, (1,))]

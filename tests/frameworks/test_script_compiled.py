@@ -1,12 +1,7 @@
 """Scripts of JAX that fail only where they are compiled, or only where they are not: ``explain`` says so."""
 
-import atexit
-import tempfile
-from importlib import import_module
-
 import pytest
 
-from backprobe.backends.side_effects import StoppedAtEffect, harmless
 from commands import in_folder, invoked
 
 HEAD = """\
@@ -67,19 +62,3 @@ def test_an_error_that_comes_only_uncompiled_says_so(explained):
 def test_an_error_that_comes_in_both_says_nothing_of_it(explained):
     code, out, err = explained(FAILS.format("w + 1 / 0"))
     assert code == 3 and "ZeroDivisionError" in err and "compiling" not in err and "compiles" not in err
-
-
-def test_files_that_tensorflow_converts_functions_into_are_no_effect(tmp_path):
-    with harmless("f"):
-        file = tempfile.NamedTemporaryFile("w", prefix="__autograph_generated_file", dir=tmp_path, delete=False)
-    file.close()
-    with pytest.raises(StoppedAtEffect, match="opens .*other.* for writing"), harmless("f"):
-        tempfile.NamedTemporaryFile("w", prefix="other", dir=tmp_path)
-
-
-def test_functions_of_libraries_run_at_exit_and_those_of_the_script_do_not(monkeypatch):
-    module, registered = import_module("backprobe.probe.script_experiments"), []
-    monkeypatch.setattr(module, "REGISTER", lambda function, *args: registered.append((function, args)))
-    for each in (explained, tempfile.gettempdir):
-        assert module._not_registered(each, 1) is each
-    assert registered == [(tempfile.gettempdir, (1,))] and module.REGISTER is not atexit.register
