@@ -156,3 +156,15 @@ def test_equal_numbers_are_paired_in_order():
     one = bp.probe(lambda x, a, b: ((x @ a).tanh() @ b).sum())(x, ones, ones.clone())
     two = bp.probe(lambda x, first, second: ((x @ first).tanh() @ second).sum())(x, ones, ones.clone())
     assert bp.diff(one, two).ok
+
+
+def test_elements_of_a_complex_value_are_counted_once():
+    def program(turn):
+        def turned(x):
+            z = x * torch.tensor([1 + 1j, 2, 3, 4j]) * torch.tensor([turn, 1, 1, turn])
+            return z.abs().sum()
+
+        return turned
+
+    report = compared(program(1 + 0j), program(1j), torch.ones(4))
+    assert any("2 of 4 elements are beyond the floor" in fact for fact in report.findings[0].facts)

@@ -11,7 +11,7 @@ import numpy
 from backprobe.backends.rows import Rows, in_memory, index_of
 from backprobe.diff.floor import Floor
 from backprobe.diff.measure import Index
-from backprobe.diff.measuring import chunks
+from backprobe.diff.measuring import chunks, counted, parts_of
 
 LARGEST = 1 << 22  # arrays with more elements are not sorted
 FEWEST = 4  # in smaller arrays, a relation may be a coincidence
@@ -45,10 +45,10 @@ def likeness(a: Rows, b: Rows, floor: Floor, at: Index | None, times: float = 1.
     >>> likeness(a, b, Floor(1e-6, 1e-6), (3,)).factor
     2.0
     """
-    seen, (x, y, axes) = _Sums(), in_memory(a, b)
+    each, (x, y, axes) = parts_of(a, b), in_memory(a, b)
+    seen = _Sums(each)
     for chunk in chunks(x, y, times):
         seen.add(*chunk, floor)
-    each = 2 if a.is_complex or b.is_complex else 1
     first = None if seen.first is None else index_of(seen.first // each, a.shape, axes)
     pair = None if at is None else (a.at(at), b.at(at) if times == 1.0 else b.at(at) * times)
     if a.size < FEWEST or each == 2 or not seen.is_finite:
@@ -63,7 +63,8 @@ def likeness(a: Rows, b: Rows, floor: Floor, at: Index | None, times: float = 1.
 
 class _Sums:
     # Sums over both arrays, collected in one pass.
-    def __init__(self) -> None:
+    def __init__(self, each: int) -> None:
+        self.each = each
         self.count = self.beyond = 0
         self.largest = 0.0
         self.first: int | None = None
@@ -75,7 +76,7 @@ class _Sums:
         error = numpy.abs(y - x)
         self.largest = max(self.largest, float(numpy.nanmax(error, initial=0.0)))
         outside = ~(error <= floor.largest) & (x != y) & ~(numpy.isnan(x) & numpy.isnan(y))
-        beyond = int(numpy.count_nonzero(outside))
+        beyond = counted(outside, self.each)
         if beyond and self.first is None:
             self.first = self.count + int(outside.argmax())
         self.beyond, self.count = self.beyond + beyond, self.count + x.size

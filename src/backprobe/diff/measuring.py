@@ -66,6 +66,7 @@ class ChunkSums:
 
     def __init__(self, a: Rows, b: Rows, dtype: str, factor: float) -> None:
         self.rows, self.dtype, self.factor = (a, b), dtype, factor
+        self.each = parts_of(a, b)
         self.is_stored_so = a.dtype == b.dtype and factor == 1.0
         """True if stored bits can be compared directly, because no conversion changes the numbers."""
         self.elements = self.differing = self.clashes = 0
@@ -114,7 +115,7 @@ class ChunkSums:
         unequal &= ~(numpy.isnan(a) & numpy.isnan(b)) & ~(_overflown(a, b, self.dtype) | _overflown(b, a, self.dtype))
         finite = numpy.isfinite(a) & numpy.isfinite(b)
         clashing = unequal & ~finite
-        count = int(numpy.count_nonzero(clashing))
+        count = counted(clashing, self.each)
         if count:
             if not self.clashes:
                 self.at = self.elements + int(clashing.argmax())
@@ -160,7 +161,7 @@ class ChunkSums:
 
     def _count(self, unequal: Any) -> None:
         # Count elements that are not equal.
-        count = int(numpy.count_nonzero(unequal))
+        count = counted(unequal, self.each)
         if count:
             first = self.elements + int(unequal.argmax())
             self.first = first if self.first is None else min(self.first, first)
@@ -169,22 +170,31 @@ class ChunkSums:
     def measure(self, shape: Index, axes: Sequence[int]) -> Measure:
         """The result over all chunks."""
         size = math.prod(shape)
-        each = self.elements // size if size else 1  # elements per number: two for a complex number
         root, both = math.sqrt(max(size, 1)), self.reference * self.other
         return Measure(
             size=size,
             relative=math.inf if self.clashes else _ratio(self.difference, self.reference),
             rms=math.inf if self.clashes else self.difference / root,
             largest=math.inf if self.clashes else self.largest,
-            at=_index(self.at, each, shape, axes),
+            at=_index(self.at, self.each, shape, axes),
             cosine=max(-1.0, min(1.0, self.dot / both)) if both and math.isfinite(both) else None,
             ulps=self.ulps,
             differing=self.differing,
-            first=_index(self.first, each, shape, axes),
+            first=_index(self.first, self.each, shape, axes),
             clashes=self.clashes,
             reference_rms=self.reference / root,
             reference_largest=self.reference_largest,
         )
+
+
+def parts_of(a: Rows, b: Rows) -> int:
+    """The adjacent numbers that stand for an element of both arrays: two for a complex number."""
+    return 2 if a.is_complex or b.is_complex else 1
+
+
+def counted(flags: Any, each: int) -> int:
+    """The number of elements with a flag, where each element has ``each`` adjacent flags."""
+    return int(numpy.count_nonzero(flags if each == 1 else flags.reshape(-1, each).any(axis=1)))
 
 
 def _has_equal_bits(x: Any, y: Any) -> bool:

@@ -120,8 +120,8 @@ def numbers(measure: Measure, seen: Likeness, dtype: str) -> list[str]:
         )
     scores = [] if measure.cosine is None or measure.size == 1 else [f"cosine {_cosine(measure.cosine)}"]
     if measure.ulps:
-        more = " or more" * (measure.ulps == MANY.get(dtype))
-        scores.append(f"up to {measure.ulps:,}{more} ulps of {dtype}")
+        most = "at least" if measure.ulps == MANY.get(dtype) else "up to"
+        scores.append(f"{most} {measure.ulps:,} ulps of {dtype}")
     return [*found, *([", ".join(scores)] if scores else [])]
 
 
