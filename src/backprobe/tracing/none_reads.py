@@ -50,7 +50,7 @@ def line_of(frame: FrameType, node: ast.expr) -> Source:
 
 
 def _is_asked_inside(frame: FrameType, read: MayBeNone) -> bool:
-    # The gradient is passed to a function of the program. Does that function test whether the gradient is None?
+    # Is the gradient passed to a function of the program that allows for None (see ``checks``)?
     function = None if read.given_to is None else value_in(frame, read.given_to.func)
     plain = plain_function(function)
     if plain is None or package(plain.__code__.co_filename) is not None:
