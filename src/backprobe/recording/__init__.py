@@ -265,7 +265,8 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
         """Compare the gradients of each pair of outputs: their cosine and their norms, for each entry.
 
         ``patterns`` select entries as ``rec.select`` does. Raises BadOption for a recording of one output and for
-        gradients of many cotangents at once, and NothingMatched. It prints as a table, and ``rec.conflicts().plot()`` is a heat map.
+        gradients of many cotangents at once, and NothingMatched. It prints as a table, and ``rec.conflicts().plot()``
+        is a heat map.
         """
         from backprobe.conflicts.measure import conflicts  # local import: it needs NumPy
 
