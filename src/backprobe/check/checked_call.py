@@ -270,7 +270,7 @@ def sizes(value: Any) -> Any:
 
 
 def random_like(value: Any, random: Any) -> Any:
-    """Random numbers of either sign and of magnitude 1/2 to 3/2, so never near 0; complex ones for complex values."""
+    """Random numbers of either sign and of magnitude 1/2 to 3/2, so never near 0; for complex values, both parts."""
     size = value.size
     numbers = _random(size, random)
     if numpy.iscomplexobj(value):

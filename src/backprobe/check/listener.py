@@ -37,7 +37,7 @@ class CallListener(CodeListener):
 
     def __init__(self, program: CheckedProgram, scope: ScopeId, sites: Sequence[Site]) -> None:
         self.program, self.scope, self.sites = program, scope, sites
-        self.calling: CallSite | None = None  # the call being made, while its function or arguments are followed
+        self.calling: CallSite | None = None  # the call whose function was asked for last, or is followed now
 
     def call(self, function: Any, may_write: bool = False, at: int = NO_CALL, /) -> Any:
         """Return the callable to run instead of a function.

@@ -178,8 +178,8 @@ class _InputCheck:
         return replace(wrong, looks=wrong.looks or (look,), is_by_hand=True)
 
     def _check_infinite(self, gradient: Any) -> None:
-        # Handle elements of a gradient that are infinite or NaN. They are accepted if the outputs that depend on these
-        # elements cannot be checked.
+        # Handle elements of a gradient that are infinite or NaN. They only get a remark if some output that depends on
+        # these elements cannot be checked.
         infinite = ~numpy.isfinite(gradient)
         found = self.call.slope(self.at, numpy.where(infinite, self.call.direction(self.at), 0.0))
         count = int(infinite.sum())

@@ -129,8 +129,8 @@ def probe(
     >>> bp.explain(bp.probe(lambda x: torch.log(x) * 2, nonfinite=True)(0.0)).findings[0].headline
     "Inf is born at 'log()': log(0)"
 
-    Raises BadOption, NoBackend, NoSource, NothingToDifferentiate, BadOutput, NothingMatched, StrategyRefused and
-    Unsupported. An error of the program itself passes through unchanged, with a note added.
+    Raises BadOption, BadName, AmbiguousName, NoBackend, NoSource, NothingToDifferentiate, BadOutput, NothingMatched,
+    StrategyRefused and Unsupported. An error of the program itself passes through unchanged, with a note added.
     """
     options = Options(strategy, values, create_graph, partials, nonfinite, several=is_several(of))
     return Probe(target, select, of, names_in(wrt), cotangent, replace, replace_grad, options, backend, session)

@@ -20,7 +20,7 @@ from backprobe.record.containers import SIMPLE, children
 from backprobe.source.bridged_code import BEGIN, MADE, SEEN, Statement
 from backprobe.source.user_code import package
 
-MANY = 100  # items of a container that are examined
+MANY = 100  # the most items of a container that are examined
 MOST_SOURCES = 1000  # earlier sources of one list or sum that are kept, from the first
 CHANGED = object()  # stands for the new value of a variable after ``total += loss.item()``
 
@@ -61,9 +61,9 @@ class BridgingPlan:
     cannot have a history, as a number, the first tensor made from it gets the history. With ``is_wide``, values that
     the statement wrote into get the history as well. With ``is_around``, models do not count as read, because a
     statement that calls a model would have read all of its parameters. With ``by``, nothing is bridged: the statements
-    read moved numbers. With ``is_shift``, the variables in ``names`` are moved after the first of these statements has
-    run. With ``is_followed``, it is observed where histories end: those of the targets, or of all values if there are
-    no targets.
+    read moved numbers. ``names`` are the tensors whose gradients are observed. With ``is_shift``, these are moved after
+    the first of these statements has run. With ``is_followed``, it is observed where histories end: those of the
+    targets, or of all values if there are no targets.
     """
 
     targets: frozenset[int]
@@ -107,12 +107,13 @@ class BridgedRun:
         self.arrivals: dict[int, Arrival] = {}
         self.callers: set[int] = set()  # statements that call a target through a library
         self.carrying: dict[int, Any] = {}  # tensors by identity that carry a bridged history
-        # Statements that read such a tensor, or without targets any tensor with a history, and whose value has none.
+        # Statements that read such a tensor, or without targets any tensor with a history, and whose value has none;
+        # no targets, and none that run backward.
         self.ends: dict[int, None] = {}
         # The same for statements that only call, such as ``losses.append(loss.item())``
         self.call_ends: dict[int, None] = {}
         self.differentiating: set[int] = set()  # statements that run backward: their results are gradients
-        self.count = 0  # the number of targets that have run
+        self.count = 0  # how often a target has run
         self.resolved: dict[str, Any] = {}
 
     @contextmanager

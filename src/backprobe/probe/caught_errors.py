@@ -45,7 +45,8 @@ class CaughtErrors:
         return f"backprobe: {seen.fields['known']}" if seen.fields["known"] else None
 
     def notes(self, cut_short: Sequence[Source | None], ending: BaseException | None) -> Iterator[Reason]:
-        """Yield notes on errors of backward that the program caught.
+        """Yield notes on errors of backward that the program caught: those that can be explained, those of the type
+        RuntimeError, and those that cut a ``backward()`` short.
 
         If no error ends the block (``ending`` is None), also yield notes on other calls of backward() that did not
         finish.

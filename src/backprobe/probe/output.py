@@ -38,7 +38,8 @@ class Weighing:
 class ProbedOutput:
     """The tensor to differentiate, its path in the return value, and the cotangent.
 
-    The path is None if the tensor was computed from the return value, or is not in it. An element has a ``name``.
+    The path is None if the tensor was computed from the return value, or is not in it. ``name`` is given if the output
+    is not named after the return value, as for an element.
     """
 
     tensor: Any
@@ -67,7 +68,7 @@ class Words:
         return "its gradient" if self.key is None else f"the gradient of {self.key!r}"
 
     def ones(self, shape: object) -> str:
-        """Return the code for a tensor of ones. For a graph it uses NumPy, because a graph takes any array."""
+        """Return the code for a tensor of ones. Without a framework it uses NumPy: a graph takes any array."""
         return (dialect_of(self.framework).ones if self.framework else "numpy.ones({})").format(shape)
 
     def cotangent(self, text: str) -> str:

@@ -51,8 +51,8 @@ def replacing_of(probe: Request, tape: Tape, backend: Backend, *, in_function: b
 
 
 def check_replacing(option: str, given: Any) -> None:
-    """Raise BadOption unless the option's value is None or a mapping from names to replacements, and BadName for a name
-    with ``#-1``.
+    """Raise BadOption unless the option's value is None, an ``Instead``, or a mapping from names to replacements, and
+    BadName for a name with ``#-1``.
     """
     if given is None or isinstance(given, Instead):
         return

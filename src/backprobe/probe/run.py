@@ -32,7 +32,7 @@ class TargetRun(Form):
 
     schema: Schema
     cut: Record | None = None
-    """The record of the run, if no output could be differentiated and the framework can make a record then."""
+    """The record of the run, if an output could not be differentiated and the framework can make a record then."""
 
     def record(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Recording:
         """Run forward and backward. Everything installed for the run is removed, even after an error.

@@ -150,7 +150,8 @@ class Script:
         self.answer: Report | None = None
         self.has_exited = False  # did the script itself exit, with the status 0?
         self.before: dict[str, None] = {}  # sentences about findings in parts without backward, in order
-        self.last: Report | None = None  # the report on the last part without backward
+        # The report on a part without backward: the first with findings, or else the last.
+        self.last: Report | None = None
         self.uncalled: set[str] | None = None  # parameters without a gradient so far, if they may get one later
         # True if a module with some of these parameters was not called. False if modules ran, but with other tensors as
         # parameters.

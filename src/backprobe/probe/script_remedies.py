@@ -33,7 +33,7 @@ class ScriptRemedies:
     left: int = MOST
     passes: int = 0
     loss: float | None = None
-    """The loss of the first backward pass of the unchanged script."""
+    """The loss of the first backward pass in a run without edits."""
 
     def with_remedy(self, finding: Finding, bridged: BridgedRun, behind: Sequence[Statement]) -> Finding:
         """Return the finding with the edits that restore the most gradients: one edit on the finding's own line, and

@@ -15,7 +15,7 @@ Of = str | int | Callable[[Any], Any] | None
 
 @dataclass(frozen=True)
 class AskedOutput:
-    """An output that was requested, with the key for its gradients. The key is None if there is only one output."""
+    """An output that was requested, with the key for its gradients; None unless ``of`` is a list, tuple or mapping."""
 
     key: str | None
     of: Of
@@ -24,18 +24,18 @@ class AskedOutput:
     @property
     def leaf(self) -> str:
         """The leaf that is added to ``of()`` to name one of several outputs that a function computes, because such an
-        output has no name in the program. Empty for a single output.
+        output has no name in the program. Empty without a key.
         """
         return "" if self.key is None else f".{quote(self.key)}"
 
 
 def is_several(of: Any) -> bool:
-    """Does ``of`` name several outputs?"""
+    """Is ``of`` a list, tuple or mapping of outputs? It may have a single one."""
     return isinstance(of, Mapping | list | tuple)
 
 
 def refuse_several(of: Any, asked: str, instead: str, why: str = "it is about one output") -> None:
-    """Raise BadOption if ``of`` names several outputs."""
+    """Raise BadOption if ``of`` is a list, tuple or mapping."""
     if is_several(of):
         raise BadOption(
             "several outputs are for bp.probe",

@@ -37,7 +37,9 @@ from backprobe.source.user_code import is_of_program, package
 from backprobe.tracing.values import Value
 
 MANY = 1000
-"""The most values to keep if no ``backward()`` can reach any of them, as in an evaluation."""
+"""The most values in a block that is not ended, for example because no ``backward()`` can reach any of them, as in an
+evaluation.
+"""
 Opened = Callable[[Request, Backend, FrameType], "LoopPart"]
 """Creates a block that begins at the current line of a frame."""
 Over = Callable[["LoopPart", BaseException | None], bool]

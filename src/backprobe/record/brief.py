@@ -8,7 +8,7 @@ import sys
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
-SMALL = 8  # a tensor with at most this number of elements is shown in full
+SMALL = 8  # a tensor with more elements is not shown in full
 LONGEST = 60  # the most characters of a short text
 UNLIKE = {"bytes": "bytes", "Variables": "a block"}
 """Descriptions, for messages, of types whose names do not describe them."""
@@ -43,7 +43,8 @@ def _nearby(file: str) -> str:
 
 
 def brief(value: Any) -> str:
-    """A value as it prints itself, if that is one short line; otherwise a tensor's shape and dtype, or a value's type.
+    """A value as it prints itself, if it is small and this is one short line; otherwise a tensor's shape and dtype, or
+    a value's type.
 
     >>> import torch
     >>> brief(torch.tensor(3.0)), brief(torch.zeros(100, 2))
@@ -82,7 +83,7 @@ def kind(value: Any) -> str:
 
 
 def written(value: Any) -> str:
-    """A value as code, in a few words: a function by its name, and a value without a short text by its kind.
+    """A value as code, in a few words: a function or class by its name, and others as ``brief`` describes them.
 
     >>> written(3.5), written(len), written(object())
     ('3.5', 'len', '<object>')

@@ -13,12 +13,12 @@ from typing import Any
 from backprobe.record.names import quote
 
 DEEPEST = 8
-MANY = 16  # in a value with more containers, each container is entered only once
+MANY = 16  # once more containers than this were entered, none of them is entered again
 PLACES = tuple(f".{at}" for at in range(64))
 
 
 def children(value: Any) -> list[tuple[str, Any]] | None:
-    """The keys and values directly inside a container; None if the value is not a container."""
+    """The keys and values directly inside a dict, tuple, list or dataclass; None for anything else."""
     kind: Any = type(value)  # ``isinstance`` would ask the object for its class, which may run the program's code
     # Dicts are checked before dataclasses, because transformers' ModelOutput is both. As a dict it omits fields that
     # are None.
@@ -37,7 +37,7 @@ def children(value: Any) -> list[tuple[str, Any]] | None:
 
 
 def held(value: Any) -> list[Any]:
-    """The values of the fields of a dataclass.
+    """The values of the fields of a dataclass, except static fields.
 
     They are read without its own ``__getattribute__`` where possible, since that may run code. Programs bind
     configurations with a hundred fields again and again, so as much as possible is done in C.
@@ -83,7 +83,8 @@ def is_container(kind: type) -> bool:
 
 
 def by_key(value: Any) -> Any:
-    """A mapping that is no dict, converted to a dict, as are mappings inside it; anything else unchanged.
+    """A mapping that is no dict, converted to a dict, as are such mappings among its values. Anything else is returned
+    unchanged, and so is a mapping whose own code raises an error.
 
     >>> from types import MappingProxyType
     >>> by_key(MappingProxyType({"loss": 2.0})), by_key([1])
@@ -132,11 +133,11 @@ def _inside(value: Any) -> Iterable[Any]:
 
 
 def leaves(value: Any) -> list[tuple[str, Any]]:
-    """Every leaf of a container with its path, such as ``.0.hidden``; a value that is no container is a leaf with an
+    """The leaves of a container with their paths, such as ``.0.hidden``; a value that is no container is a leaf with an
     empty path. Below ``DEEPEST`` levels, containers count as leaves.
 
-    A container inside itself is not entered again. If there are very many containers, each is entered once: objects
-    that refer to each other, like the nodes of a graph, are connected by too many paths to follow all.
+    A container inside itself is not entered again. After more than ``MANY`` containers, no container is entered again:
+    objects that refer to each other, like the nodes of a graph, are connected by too many paths to follow all.
 
     >>> leaves((1, {"k": 2}))
     [('.0', 1), ('.1.k', 2)]

@@ -169,9 +169,9 @@ class Entry(Printed, Generic[T]):
     if ``replace_grad=`` changed the gradient; ``grad`` is then the changed gradient, which flows on from here.
 
     If ``of=`` requested several outputs, or a block took gradients of several, ``by_output`` has the gradient of each
-    output by its key. ``grads`` and ``statuses`` read these. All other fields then describe the output with the key
-    ``default_output``: the one on which a block called ``backward()``. Without a default output, ``status`` is ``ok``
-    if any output has a gradient.
+    output by its key. ``grads`` and ``statuses`` read these. ``default_output`` is the key of the output on which a
+    block called ``backward()``; all other fields then describe this output. Without a default output, ``status`` is
+    ``ok`` if any output has a gradient.
     """
 
     name: str
@@ -200,7 +200,7 @@ class Entry(Printed, Generic[T]):
     default_output: str | None = None
     _presenting: ClassVar[Presenting]
     is_without_partials: ClassVar[bool] = False
-    """Set on each entry of a recording that has no partials."""
+    """True for entries that were looked up in a recording without partials."""
 
     @property
     def is_of_several(self) -> bool:
@@ -291,7 +291,7 @@ class Entry(Printed, Generic[T]):
 
     @property
     def grads(self) -> Mapping[str, T]:
-        """The gradients by the key of the output, if there are several outputs; otherwise empty."""
+        """The gradients that exist, by the key of the output, if there are several outputs; otherwise empty."""
         return Gradients(self)
 
     @property
@@ -364,7 +364,9 @@ class Entry(Printed, Generic[T]):
 
     @property
     def grad_or_none(self) -> T | None:
-        """The gradient, or None if there is none."""
+        """The gradient, or None if there is none. Raises ``NoGradient`` if there are several outputs without a
+        default.
+        """
         if self.is_of_several:
             raise self._several("grad_or_none")
         return self.held_grad if self.status is GradStatus.OK else None
@@ -418,8 +420,8 @@ class Record:
     ``training`` describes the parameters that a block was meant to train, if known. ``used_at`` lists statements that
     use entries without a gradient, if no recorded value shows their use. ``passes`` are the backward passes that the
     program ran itself. If there are several outputs, ``by_output`` has the fields that belong to one of them, by its
-    key. All other fields then describe the output with the key ``default_output``: the one on which a block called
-    ``backward()``.
+    key. ``default_output`` is the key of the output on which a block called ``backward()``, if any: all other fields
+    then describe this output, except ``notes``, which are those of all outputs.
     """
 
     backend: str

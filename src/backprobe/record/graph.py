@@ -78,8 +78,8 @@ class Graph:
         self.entries = record.entries
         self._names, self._printed = record.names, record.printed
         self.read_beside: list[tuple[int, int]] = []
-        """Pairs of entries besides ``flows``: a value with a history that an expression reads, and the expression's
-        result, if no edge connects them. Reading ``flows`` fills it.
+        """Pairs of entries besides ``flows``: a value that an expression reads, and the expression's result, if both
+        have a history, but no edge connects them. Reading ``flows`` fills it.
         """
 
     @classmethod
@@ -118,9 +118,9 @@ class Graph:
 
     @cached_property
     def numbered(self) -> Mapping[int, Sequence[int]]:
-        """For each value: all values, including itself, whose names differ from its name in one number, such as
-        ``layers.3``. Numbers of calls and bindings, such as ``#1``, do not count. Values without such a neighbour are
-        left out.
+        """For each value: all values, including itself, whose names differ from its name in one number. For a return
+        value this may be any number, as in ``layers.3``; for other values only the number at the end, as in ``x3``.
+        Numbers of calls and bindings, such as ``#1``, do not count. Values without such a neighbour are left out.
         """
         alike: dict[str, list[int]] = defaultdict(list)
         for full, at in self._names.items():
@@ -181,7 +181,7 @@ class Graph:
 
     @cached_property
     def flows(self) -> Sequence[Flow]:
-        """All flows: for each entry its inputs, and values that its expression reads without a derivative."""
+        """The inputs of each entry, and values that an expression reads or passes to a module without a derivative."""
         return list(self._flows())
 
     def _flows(self) -> Iterator[Flow]:

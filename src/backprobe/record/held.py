@@ -10,8 +10,8 @@ from backprobe.record.reasons import Reason
 
 
 def plain_text(value: Any) -> str:
-    """The text of a value that is not a tensor, such as a number or None; for a lost one, its kind. (Python refuses to
-    print integers of thousands of digits.)
+    """The text of a value that is not a tensor, such as a number or None; for a lost one, its kind, or the reason if
+    the kind is unknown. (Python refuses to print integers of thousands of digits.)
     """
     if isinstance(value, Lost):
         return f"<{value.why.fields.get('kind', value.reason)}>"

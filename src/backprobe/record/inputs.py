@@ -95,10 +95,10 @@ class PathSums:
 
     By induction over the edges this is the sum over all paths of the products of the partials along them. ``judged`` is
     the number of compared gradients. ``difference`` is the largest relative difference, and ``worst`` the entry that
-    has it. ``unjudged`` are the names of gradients that cannot be compared. The reasons are a hook of the program that
-    changes the gradient, a nested tensor, a JAX loop that carries the value on, or terms that cancel or underflow, so
-    that only rounding errors are left. ``agree`` is True if each compared gradient agrees in half of the digits of the
-    coarsest dtype involved.
+    has it. ``unjudged`` are the names of gradients that cannot be compared, for example because of a hook of the
+    program that changes the gradient, a nested tensor, a JAX loop that carries the value on, or terms that cancel or
+    underflow, so that only rounding errors are left. ``agree`` is True if each compared gradient agrees in half of the
+    digits of the coarsest dtype involved.
 
     >>> import torch, backprobe as bp
     >>> bp.probe(lambda x: x * 3, partials=True)(torch.tensor(2.0)).path_sums

@@ -34,8 +34,8 @@ class Lookup:
         return found
 
     def readings(self, name: str) -> list[list[str]]:
-        """The full names that a text may mean: read as written, as the shorthand for a local, or as a graph's
-        own name.
+        """The full names that a text may mean, for each reading: as written, as the return value of a scope, or as the
+        shorthand for a local. If all of these find nothing, it is read as a graph's own name.
         """
         written = canonical(name)
         readings = [self._find(written)]
@@ -71,7 +71,7 @@ class Lookup:
 
 
 def _without_last(name: str) -> tuple[str, bool]:
-    # The name without ``#-1``, and whether it ended with it.
+    # The name without its first ``#-1``, and whether it had one.
     read = outside(name)
     for count in COUNT.finditer(name):
         if count[1] == "-1" and read[count.start()]:

@@ -85,8 +85,8 @@ def of_graph(tensor: str) -> str:
 
 
 def outside(text: str) -> list[bool]:
-    """For each character: True if the grammar reads it, False if it is literal, in back-quotes, brackets or a
-    string.
+    """For each character: True if the grammar reads it, False if it is literal, in back-quotes or brackets. Raises
+    BadName if a back-quote is not closed.
     """
     if not LITERAL & set(text):
         return [True] * len(text)
@@ -179,7 +179,7 @@ def partition(text: str, separator: str) -> tuple[str, ...]:
 
 
 def common_path(paths: Iterable[str]) -> str:
-    """The path of the innermost module around all of these modules or parameters; empty if there is none.
+    """The longest path with which all of these paths of modules or parameters begin; empty if there is none.
 
     >>> common_path(["h.0.attn.q", "h.0.mlp"]), common_path(["enc", "dec"])
     ('h.0', '')

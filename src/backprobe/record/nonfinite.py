@@ -77,8 +77,8 @@ class BackwardOp:
 
 @dataclass(frozen=True)
 class Finiteness:
-    """The result of ``nonfinite=True`` for one entry: the counts in its value and its gradient, or None if there is no
-    tensor.
+    """The result of ``nonfinite=True`` for one entry: the counts in its value and its gradient. A count is None if
+    there is no tensor, or if its numbers are not known.
 
     ``made`` are the operations of the entry's line that turned a finite gradient into NaN or Inf, or an Inf into a NaN.
     None if the framework does not report each operation.

@@ -76,7 +76,7 @@ def check_options(given: Mapping[str, Any], options: Sequence[Option]) -> None:
 
 
 def check_texts(name: str, texts: Any, example: str = "'x'") -> None:
-    """Raise BadOption unless ``texts`` is a text or a list of texts."""
+    """Raise BadOption unless ``texts`` is a text, or a sequence or set of texts."""
     if isinstance(texts, str):
         return
     is_list = isinstance(texts, Sequence | set | frozenset) and not isinstance(texts, bytes)

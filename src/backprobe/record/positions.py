@@ -18,8 +18,8 @@ NAMED_BY = "named_by"
 
 
 def named_by(position: str) -> dict[str, str]:
-    """Metadata for a field that holds the printed name of the entry whose position is in the field ``position``. It is
-    not saved.
+    """Metadata for a field that holds the printed name of the entry whose position is in the field ``position``. The
+    name is not saved.
     """
     return {NAMED_BY: position}
 

@@ -7,7 +7,7 @@ import re
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # Keras colours its messages
 INTERNALS = re.compile(
     r"\{\{[^{}]*\}\}\s*|\s*\[Op:\w+\](?:\s+name:\s*\S*)?\s*$"
-)  # TensorFlow prefixes the node and its operation
+)  # TensorFlow writes the node before a message, and the operation after it
 IN_GRAPH = "in user code:"  # TensorFlow writes this before a traceback inside a traced function; the message follows it
 WRAPPED = "Exception encountered when calling"  # Keras writes this before the message itself
 

@@ -54,7 +54,7 @@ def joined(records: Mapping[str, Record], default: str | None = None) -> Record:
 
 OF_SEVERAL: Mapping[str, Any] = {"backward": (), "path_sums": None, "used_at": ()}
 OF_OUTPUT = ("backward", "outputs", "path_sums", "used_at", "scales", "updates", "none_given", "training")
-"""The parts of a record that differ from output to output."""
+"""The parts of a record that are taken from the default output."""
 
 
 def _all(records: Mapping[str, Record], part: str) -> tuple[Any, ...]:

@@ -33,7 +33,7 @@ CANCELLATION = 0.05  # below this variance / mean square, a deviation from float
 def measured(numbers: Numbers, total: float | None = None) -> Row:
     """The row of an array of float32 or float64. ``total`` is its sum, if known.
 
-    If the sum is finite, all numbers are; NaN and Inf are only counted if it is not.
+    If the sum is finite, all numbers are, so NaN and Inf need not be counted.
 
     >>> dict(zip(COLUMNS, measured(numpy.array([0.0, 3.0, math.nan])), strict=True))["squares"]
     9.0
@@ -146,8 +146,8 @@ STATISTICS: Mapping[str, tuple[tuple[str, ...], Callable[[Mapping[str, Numbers]]
     "std": (("finite", "sum", "squares"), _std),
     "absmax": (("finite", "min", "max"), _absmax),
 }
-"""For each statistic by name: the columns from which it is computed, and the function. The result is NaN if there are
-no numbers.
+"""For each statistic by name: the columns from which it is computed, and the function. The result is NaN where the
+first of these columns is 0.
 """
 
 

@@ -20,7 +20,7 @@ APPLIED = "applied"
 
 
 class ModuleRan(StrEnum):
-    """Did the module that holds a parameter run?"""
+    """How the module that holds an untrained parameter ran, or another reason why the parameter got no gradient."""
 
     CALLED = "called"
     PARTLY = "partly"  # some other parameter of the module got a gradient

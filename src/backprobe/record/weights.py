@@ -15,7 +15,8 @@ from backprobe.record.entries import unknown_output
 def weights_of(given: Any, keys: Collection[str]) -> dict[str, float | None]:
     """The weights of the summed outputs; None means 1. Outputs with weight 0 are left out.
 
-    Raises BadOption if a weight is not a finite number or if all are 0, and UnknownName if no output has a key.
+    Raises BadOption unless the weights are a dict of finite numbers that are not all 0, and UnknownName for a key that
+    belongs to no output.
 
     >>> weights_of(None, ["ce", "kl"]), weights_of({"ce": 0.5, "kl": 0}, ["ce", "kl"])
     ({'ce': None, 'kl': None}, {'ce': 0.5})

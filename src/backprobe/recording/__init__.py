@@ -89,8 +89,8 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
 
     @property
     def result(self) -> R:
-        """The return value of the function or model. Saved with a recording only if it consists of tensors and
-        numbers.
+        """The return value of the function or model. Saved with a recording only if it consists of tensors, numbers,
+        strings, and tuples, lists and dicts of these. Raises NotSaved if it was not saved.
         """
         if self._result is NOT_KEPT:
             raise NotSaved(
@@ -245,8 +245,9 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
 
         ``weights`` maps the keys of outputs to numbers. Outputs with weight 0 or without a weight do not contribute. If
         ``weights`` is left out, each output has weight 1. The sum itself is the entry ``total()``, unless an output has
-        no gradient itself. Raises BadOption for a recording of one output and for weights that are not finite or all 0,
-        and UnknownName if no output has a key.
+        no gradient itself. Raises BadOption for a recording of one output, for gradients of many cotangents at once,
+        and unless the weights are a dict of finite numbers that are not all 0. Raises UnknownName for a key that
+        belongs to no output.
         """
         record, asked = self.record, "rec.total()" if weights is None else f"rec.total({written(weights)})"
         if not record.by_output:
@@ -263,8 +264,9 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
     def conflicts(self, patterns: str | Sequence[str] | None = None) -> Conflicts:
         """Compare the gradients of each pair of outputs: their cosine and their norms, for each entry.
 
-        ``patterns`` select entries as ``rec.select`` does. Raises BadOption for a recording of one output, and
-        NothingMatched. It prints as a table, and ``rec.conflicts().plot()`` is a heat map.
+        ``patterns`` select entries as ``rec.select`` does. Raises BadOption for a recording of one output and for
+        gradients of many cotangents at once, and NothingMatched. It prints as a table, and ``rec.conflicts().plot()``
+        is a heat map.
         """
         from backprobe.conflicts.measure import conflicts  # local import: it needs NumPy
 

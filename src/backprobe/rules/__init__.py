@@ -1,7 +1,7 @@
 """Alerts: problems of a training that its run shows, each with the step, the number and the threshold's source.
 
 ``run.alerts`` computes them. Rules read the statistics on disk, so they cost the training nothing. An alert about a
-step depends only on this step and earlier ones: later steps add alerts, but change none.
+step depends only on this step and earlier ones: later steps add alerts, or further names to an alert.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class RunState:
         # The number of judged steps in which something was measured, and the number of all judged steps. Neither counts
         # steps that a scaler skipped or that no optimizer finished.
         self.count = self.all_count = 0
-        self.begins: int | None = None  # the number of the first step
+        self.begins: int | None = None  # the number of the first step that was neither skipped nor left open
         # in the first step in which all of several optimizers stepped, did each have a backward pass of its own?
         self.takes_turns: bool | None = None
         self.logged: dict[str, tuple[Steps, Matrix]] = {

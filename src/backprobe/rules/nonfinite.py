@@ -10,8 +10,8 @@ from backprobe.storage.runs.merged import NOT_FINITE
 
 
 class NonfiniteRule(OneAlert):
-    """Looks for NaN and Inf in values and logged numbers of all steps, and in gradients and parameters except in steps
-    that a scaler skipped.
+    """Looks for NaN and Inf in values and logged numbers of all steps but those left open, and in gradients and
+    parameters except in steps that a scaler skipped.
     """
 
     def __init__(self, rows: RunRows) -> None:

@@ -90,10 +90,10 @@ class Window:
 
     ``first`` is the number of steps before the window. ``logged`` has all numbers logged up to the end of the window.
     ``whole`` is the same window with the steps that a scaler skipped, in which only gradients may be infinite, and with
-    only the numbers logged in new steps. ``begins`` is the number of the run's first step. ``open`` holds the new steps
-    that no optimizer had finished, each with its number of backwards. ``uncleared`` counts by step the parameters whose
-    gradients were added to those of the step before. If optimizers take turns, each with its own backward pass, no
-    single loss measures progress.
+    only the numbers logged in new steps. ``begins`` is the number of the run's first step that was neither skipped nor
+    left open. ``open`` holds the new steps that no optimizer had finished, each with its number of backwards.
+    ``uncleared`` counts by step the parameters whose gradients were added to those of the step before. If optimizers
+    take turns, each with its own backward pass, no single loss measures progress.
     """
 
     part: WindowPart

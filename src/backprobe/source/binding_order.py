@@ -16,7 +16,7 @@ LOOPS = (ast.For, ast.AsyncFor, ast.While)
 SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Import, ast.ImportFrom, ast.With, ast.AsyncWith)
 DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 ALWAYS = (How.ARGUMENT, How.COMPREHENSION)
-"""The kinds of bindings that always run before any line of their scope."""
+"""The kinds of bindings that count as having run before any other code of their scope."""
 
 Position = tuple[int, int, int]
 

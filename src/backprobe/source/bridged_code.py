@@ -22,7 +22,7 @@ SUSPENDING = (ast.Yield, ast.YieldFrom, ast.Await)
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement: its place in a file, the variables that it binds, and facts about its kind."""
+    """A statement: its place in a file, the variables in its targets, and facts about its kind."""
 
     file: str
     first: int

@@ -30,7 +30,7 @@ class Cell:
     """A notebook cell: its code, the function with which the notebook compiles it, and the namespace in which it runs.
 
     ``file`` is the name under which the notebook keeps the text for tracebacks. Raises NothingToDifferentiate for a
-    cell without code, and Unsupported for a cell that cannot be run as a whole.
+    cell without code, Unsupported for a cell that cannot be run as a whole, and NoSource for too deep nesting.
     """
 
     tree: ast.Module
@@ -72,8 +72,8 @@ class Cell:
 
     @property
     def read_first(self) -> tuple[str, ...]:
-        """The names that the cell certainly reads before it assigns them, and before it calls anything that could
-        assign them.
+        """The names that the cell's first statements read before they assign them. A statement with a call or a
+        ``from`` import ends the search, because it may assign names.
         """
         found: dict[str, None] = {}
         assigned: set[str] = set()
@@ -89,7 +89,7 @@ class Cell:
         return self.locals.get(name, self.globals.get(name, default))
 
     def calls(self, method: str) -> int | None:
-        """Return the line on which the cell first calls a method of this name; None if there is no such call."""
+        """Return the first line of the cell with a call of a method of this name; None if there is no such call."""
         lines = [
             node.lineno
             for node in ast.walk(self.tree)

@@ -110,7 +110,8 @@ def _is_filled(cell: CellType) -> bool:
 
 
 def is_lasting(function: FunctionType) -> bool:
-    """Does the function belong to an imported module, and hold no reference to anything but its class?
+    """Can copies of the function be stored? It must belong to an imported module, hold no reference to anything but its
+    class, and be no generator or coroutine.
 
     A stored copy of such a function keeps nothing alive that would otherwise be freed. Decorators are allowed if they
     add no attributes and have no defaults, and if the module holds the decorated function.

@@ -35,8 +35,8 @@ class DerivativeCall:
 
 
 def derivative_calls(nodes: Iterable[ast.AST], package: str, names: Collection[str]) -> list[DerivativeCall]:
-    """Return the calls of a package's functions that have these names, in line order. A function may also be called by
-    its bare name, if the code imports this name.
+    """Return the calls with arguments of a package's functions that have these names, in line order. A function may
+    also be called by its bare name, if the code imports this name.
     """
     every = [part for node in nodes for part in ast.walk(node)]
     bare = {*_imported(every, package, names)}

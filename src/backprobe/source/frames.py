@@ -155,8 +155,8 @@ def _getter() -> Callable[[FrameType, str], Any]:
 
 
 def value_in(frame: FrameType, node: ast.AST | None) -> Any:
-    """Return the value of an expression of names, attributes, constants, items of plain containers and sums of
-    integers, or ``UNKNOWN``.
+    """Return the value of an expression of names, attributes, constants, items of containers, and sums or differences
+    of integers; ``UNKNOWN`` if it is not known without running code.
     """
     match node:
         case ast.Name(id=name):
@@ -175,7 +175,7 @@ def value_in(frame: FrameType, node: ast.AST | None) -> Any:
 
 
 def attribute(owner: Any, name: str) -> Any:
-    """Return the attribute of an object; ``UNKNOWN`` if there is none, or if code of the program would compute it."""
+    """Return the attribute of an object; ``UNKNOWN`` if there is none, or if it is computed when it is read."""
     if owner is UNKNOWN:
         return UNKNOWN
     own = _namespace(owner)
@@ -198,8 +198,8 @@ def _namespace(owner: Any) -> Mapping[str, Any]:
 
 
 def _bound(found: Any, owner: Any) -> Any:
-    # Return the value of an attribute of a type as an object of this type would return it; ``UNKNOWN`` if that would
-    # run code of the program.
+    # Return the value of an attribute of a type as an object of this type would return it; ``UNKNOWN`` if it is
+    # computed when it is read.
     if isinstance(found, FunctionType) and not isinstance(owner, type):
         return MethodType(found, owner)
     if isinstance(found, staticmethod):

@@ -25,7 +25,8 @@ class Inner(NamedTuple):
 
 @lru_cache(128)
 def module_code(file: str, lines: tuple[str, ...]) -> CodeType | None:
-    """Return the code that an import of the file would run. None if the file has another text, or for a notebook cell.
+    """Return the code that an import of the file would run. None if the file has another text, or cannot be read or
+    compiled, as for a notebook cell.
 
     Reading the ``.pyc`` of a large file takes a hundredth of the time needed to compile it.
     """
@@ -69,7 +70,7 @@ def path_to(code: CodeType, around: CodeType) -> tuple[Inner, ...]:
 
 @lru_cache(1024)
 def _inner(code: CodeType) -> tuple[Inner, ...]:
-    # Return the code objects in a piece of code that define functions and classes.
+    # Return the code objects directly inside another one, such as those of functions, classes and comprehensions.
     found, argument = [], 0
     for opcode, low, (_, last, _, _) in zip(code.co_code[::2], code.co_code[1::2], code.co_positions(), strict=True):
         argument = argument << 8 | low

@@ -1,8 +1,8 @@
 """Finds places where a program reads a value that may be None, and tells uses of the value from tests for None.
 
-``if p.grad is None`` is a test. ``print(u.grad)`` uses the value. ``g = u.grad`` uses it unless ``g``, or a loop
-variable taken from it, is tested for None somewhere in the same function. An expression that raises an error on None,
-such as ``u.grad.norm()``, does not count as a use: the error says enough.
+``if p.grad is None`` is a test. ``print(u.grad)`` uses the value. ``g = u.grad`` uses it unless ``g``, or a name that
+gets its value or a part of it, is tested for None or for truth somewhere in the same function. An expression that
+raises an error on None, such as ``u.grad.norm()``, does not count as a use: the error says enough.
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ def reads(function: ast.AST, candidates: Sequence[ast.expr]) -> list[MayBeNone]:
 
 
 def clears(call: ast.Call | None) -> bool:
-    """Does the call clear gradients?"""
+    """Is it a call of a method ``zero_grad``?"""
     return call is not None and isinstance(call.func, ast.Attribute) and call.func.attr == CLEARING
 
 
 def checks(function: ast.AST, parameter: str) -> bool:
     """Does the function allow for None in this parameter? It does if it tests the value or a part of it for None or for
-    truth, or only passes it on to another ``.grad``.
+    truth, or assigns it to a ``.grad``.
     """
     return _is_checked({parameter}, function)
 

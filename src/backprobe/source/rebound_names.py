@@ -236,8 +236,8 @@ class _Search:
         return self._rebound(holder, chosen[0], Bound(held), taking, is_hidden=True) if chosen else None
 
     def _is_of_code(self, held: Any) -> bool:
-        # Only for a use as an attribute: is the value a module, class or function? Other objects may have the same
-        # attribute by chance.
+        # For a use as an attribute: is the value a module, class or function? Other objects may have the same attribute
+        # by chance. True for other uses.
         return self.failed.use is not BoundUse.ATTRIBUTE or issubclass(type(held), ModuleType | type | FunctionType)
 
     def _rebound(

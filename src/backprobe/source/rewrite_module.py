@@ -16,8 +16,8 @@ from backprobe.source.syntax_nodes import complete, placed, stored
 def rewrite_module(
     tree: ast.Module, lines: Sequence[str], scope: str, *, operations: bool, announced: Collection[str]
 ) -> tuple[ast.Module, tuple[Site, ...]]:
-    """Return the rewritten code of a module, which also reports the value of its last expression. Also return its
-    sites.
+    """Return the rewritten code of a module, and its sites. If the last statement is an expression, the code also
+    reports its value.
 
     ``scope`` is a placeholder text for the listener. After compilation it is replaced by the listener itself. Each
     statement that reads one of the ``announced`` names reports this before it runs.

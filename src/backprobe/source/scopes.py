@@ -71,7 +71,7 @@ class SourceScope:
     parent: SourceScope | None
     bindings: dict[str, list[Binding]] = field(default_factory=dict)
     stars: list[Binding] = field(default_factory=list)  # bindings by ``from module import *``
-    # Local names without a value: they are deleted, or only declared by an annotation.
+    # Local names that may have no value: they are deleted, or declared by an annotation without a value.
     emptied: set[str] = field(default_factory=set)
     elsewhere: dict[str, type[ast.Global | ast.Nonlocal]] = field(default_factory=dict)
 

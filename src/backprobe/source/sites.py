@@ -137,7 +137,8 @@ def _parts_of_turn(iterable: ast.expr) -> Sequence[tuple[str, Origin]]:
 class Site:
     """One place in the source that binds a value: its local name, line and text, and the origin of the value.
 
-    If the statement has several lines, ``below`` are the lines after the first.
+    ``local`` is empty for a statement that binds nothing. If the statement has several lines, ``below`` are the lines
+    after the first.
     """
 
     local: str
@@ -210,8 +211,8 @@ def lines_of(node: Any, lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def operation(expression: ast.AST | None) -> str:
-    """Return the name of the outermost operation of an expression, as written in the source; empty if there is
-    none, as for a plain name.
+    """Return the name of the outermost operation of an expression: that of the called function, or of the operator,
+    such as ``add``. Empty if there is none, as for a plain name.
     """
     match expression:
         case ast.BinOp(op=op) | ast.UnaryOp(op=op):

@@ -11,7 +11,7 @@ from typing import Any
 from backprobe.errors import NoSource
 
 UNTOUCHED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
-"""Definitions that are not rewritten together with the code around them. They are rewritten when they are called."""
+"""Definitions that are not rewritten together with the code around them. Functions may be rewritten when called."""
 
 
 DISPLAYS = (ast.Tuple, ast.List, ast.Dict, ast.keyword, ast.Starred)

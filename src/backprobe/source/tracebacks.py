@@ -20,7 +20,7 @@ PASSED_ON = re.compile(r"\(.*\*\w|\bgetattr\(")
 
 
 class FramesOfProgram:
-    """A context that removes backprobe's frames from the traceback of any error raised within it."""
+    """A context that removes backprobe's frames from the traceback of an error raised in it: see ``leave_out_ours``."""
 
     def __enter__(self) -> None:
         return None

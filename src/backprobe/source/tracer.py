@@ -1,7 +1,7 @@
 """Traces running frames instruction by instruction, together with any tracer that is already set.
 
-A thread has one ``sys.settrace`` function. If a debugger or coverage tool has set one, it is called before ours for
-every event, and is set again at the end. It does not get the instruction events that only we requested.
+A thread has one ``sys.settrace`` function. If a debugger or coverage tool has set one, it still gets its events, and is
+set again at the end. It does not get the instruction events that only we requested.
 """
 
 from __future__ import annotations

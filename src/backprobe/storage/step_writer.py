@@ -29,7 +29,7 @@ LARGEST_RECORDING = 2**30
 """The most bytes of the recording that is stored with the step."""
 DEEPEST = 16
 MANY = 64
-"""Longer lists and tuples of integers are written as arrays, if no integer is negative."""
+"""Longer lists and tuples of integers are written as arrays, if each integer is at least 0 and fits int64."""
 NATIVE = {
     "float16": "F16",
     "bfloat16": "BF16",

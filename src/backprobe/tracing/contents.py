@@ -52,7 +52,7 @@ class Contents:
                     self._changed(held, now, scope, at)
 
     def deeply(self, held: Any) -> list[int]:
-        """Return the identities of all contents of a container, including those of nested containers."""
+        """Return the identities of the leaves of a container, including those of nested containers."""
         return [id(item) for _, item in leaves(held)]
 
     def let_go(self, scope: Scope, *keys: str) -> None:

@@ -4,7 +4,7 @@ An event has three items: the number of the reporting scope, a word, and details
 the number of its site, or that number plus ``NAMED`` or ``DONE``. All other words are negative.
 
 A bound value is described by a code: the number of a captured tensor, one of the negative codes below, or for a
-container the codes of its leaves. A log holds no tensor, so two runs that did the same have equal logs.
+container the codes of its leaves. Events hold no tensor, so two runs that did the same have equal events.
 """
 
 from __future__ import annotations

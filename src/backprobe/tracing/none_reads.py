@@ -25,7 +25,7 @@ INPUTS = "inputs"
 
 
 def look(kept: KeptGradients, frame: FrameType, found: MayBeNone) -> None:
-    """Record a read of ``.grad`` that is about to give None, unless the program tests for None here.
+    """Record a read of ``.grad`` that is about to give None, unless it is passed to a function that tests for None.
 
     The gradient may be read from an item of a tensor. Such an item is a new tensor in each read.
     """
@@ -50,7 +50,7 @@ def line_of(frame: FrameType, node: ast.expr) -> Source:
 
 
 def _is_asked_inside(frame: FrameType, read: MayBeNone) -> bool:
-    # The gradient is passed to a function of the program. Does that function test whether the gradient is None?
+    # Is the gradient passed to a function of the program that allows for None (see ``checks``)?
     function = None if read.given_to is None else value_in(frame, read.given_to.func)
     plain = plain_function(function)
     if plain is None or package(plain.__code__.co_filename) is not None:
@@ -69,8 +69,8 @@ def _definition(code: CodeType) -> ast.AST | None:
 
 
 def texts_of_inputs(call: ast.Call) -> Sequence[str]:
-    """Return the source text of each input in a call of a function such as ``grad``; empty if the call does not list
-    them.
+    """Return the source text of each input in a call of a function such as ``grad``. An expression that is not a list
+    or tuple counts as one input. Empty if the call does not show its inputs.
 
     >>> def texts(text):
     ...     return texts_of_inputs(ast.parse(text).body[0].value)

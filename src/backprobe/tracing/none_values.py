@@ -18,7 +18,7 @@ NO_WEIGHTS = Reason("no_attention_weights", {"kind": "None"})
 def why_none(name: str, source: Source | None, is_computed: bool) -> Reason:
     """Return the reason why the value with this name is None. The line at ``source`` has bound it.
 
-    ``is_computed`` says whether that line reads any name. It is False for the default value of an argument.
+    ``is_computed`` says whether that line mentions a recorded value. It is False for the default value of an argument.
     """
     local = split(name)[1] or name
     is_refused = source is not None and "need_weights=False" in source.statement

@@ -25,8 +25,8 @@ ON = "the program goes on with it"
 BACK = "it flows on to what the value was computed from"
 
 Marks = tuple[tuple[str, int | None, bool], ...]
-"""For each replaced leaf of a bound value: its path, the number under which the original is kept, and whether its
-gradient is replaced.
+"""For each leaf of a bound value that is replaced, or whose gradient is: the leaf's path, the number under which the
+original is kept (None if only the gradient is replaced), and whether its gradient is replaced.
 """
 
 
@@ -110,7 +110,7 @@ class Replacing:
         self.for_name = Decisions(lambda name: [one for one in asked if one.names(name)])
 
     def missed(self) -> list[Replacement]:
-        """Return the replacements that have replaced nothing."""
+        """Return the replacements that have not matched a value to replace."""
         return [one for one in self.asked if one not in self.matched]
 
     def refuse_compiled(self, name: str) -> None:
@@ -139,7 +139,7 @@ class Replacing:
         are.
 
         ``name`` is the value's name without counts, ``full`` is the name with all counts, and ``found`` are the value's
-        leaves. ``known`` are the identities of the tensors that have names. Raises BadOption or Unsupported. The
+        leaves. ``known`` are the identities of the tensors captured so far. Raises BadOption or Unsupported. The
         program may catch this error, so it is raised again after the run.
         """
         self.known = known
@@ -213,8 +213,9 @@ class Replacing:
         return one.pattern.matches(full)
 
     def _only(self, one: Replacement, full: str, value: Any, found: Sequence[tuple[str, Any]]) -> list[str]:
-        # Return the leaves that are meant if the key matches the name of the whole value: the only floating one, or all
-        # floating ones for a mapping. Raises BadOption if there are several, or none for an exact name.
+        # Return the leaves that are meant if the key matches the name of the whole value: the value itself if it is no
+        # container; otherwise the only floating leaf, or all floating leaves if the replacement is a mapping. Raises
+        # BadOption if there are several, or none for an exact name.
         floating = [leaf for leaf, item in found if self._is_floating(item)]
         if len(found) == 1 and not found[0][0]:
             return [""] if one.is_exact or self._is_for_pattern(one, full, value) else []

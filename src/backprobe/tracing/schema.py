@@ -48,10 +48,10 @@ class Schema:
 
     events: Sequence[Any]
     outputs: tuple[int, ...]
-    """The numbers of the differentiated values."""
+    """The numbers of the outputs."""
 
     output_entries: tuple[int, ...]
-    """The positions of the entries of the differentiated values."""
+    """The positions of the entries of the outputs."""
 
     templates: tuple[Template, ...]
     names: EntryNames
@@ -68,7 +68,7 @@ class Schema:
     """For each capture with an unobserved write, the line that wrote to it."""
 
     seen: tuple[str, ...]
-    """All names of the program that were not selected."""
+    """Names that the program gave to values that were not selected."""
 
     notes: tuple[Note, ...]
     missed: list[list[Pattern]] = field(default_factory=list, repr=False)

@@ -142,10 +142,10 @@ class Recorder(Protocol):
 class Scope(CodeListener):
     """One call of a function or of a module's forward, while its code runs."""
 
-    dirty = False  # was a function called that may have written to some value?
+    dirty = False  # may a value have been written to since the last search for writes?
     has_held = False  # has a name of this scope held a tensor?
-    several: Mapping[str, int] = MappingProxyType({})  # by name of a container: how many tensors it holds
-    mixed: Mapping[str, Any] = MappingProxyType({})  # by name of a container: its tensors and numbers
+    several: Mapping[str, int] = MappingProxyType({})  # by name of a container: its number of captured tensors, if > 1
+    mixed: Mapping[str, Any] = MappingProxyType({})  # by name of a container with plain numbers: its selected leaves
     held: dict[str, Any] = {}  # noqa: RUF012  # containers that its names hold and a program may change
     comprehensions = 0
 
@@ -309,7 +309,7 @@ class Scope(CodeListener):
         return watched if recorder.selection.in_function else functools.partial(self._call_module, watched)
 
     def _call_unknown(self, function: Any, flagged: bool, key: Any) -> Any:
-        # Return the function to call if the function was not called before, or if ``key`` does not identify it.
+        # Like ``call``, if nothing is known about the function under ``key``, or nothing is being recorded.
         recorder = self.recorder
         is_builtin = type(function) is BuiltinFunctionType
         if is_builtin and function in frame_builtins.LOOKS_AT_FRAME:

@@ -360,7 +360,9 @@ class Trace:
         return output
 
     def name_path(self, path: str, tensor: Any) -> Any:
-        """Name a parameter of a model by its path. Returns the tensor with which the program continues."""
+        """Name a parameter of a model by its path, if it is selected. Returns the tensor with which the program
+        continues.
+        """
         marks: Marks = ()
         if self.replaced is not None:
             tensor, marks = self.replaced.parameter(path, tensor)

@@ -1,4 +1,4 @@
-"""The first step at which two runs differ: in any bit of a statistic, or by more than a given share."""
+"""The first step at which two runs differ: in any bit of a count or sum, or by more than a given share."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Parting:
 def partings(first: RunReader, second: RunReader, shares: Sequence[float]) -> list[Parting | None]:
     """For each share, the first common step at which a count differs, or an rms by more than that share.
 
-    A share of 0 means any bit. None if no common step differs that much.
+    A share of 0 means any bit of a count, a sum or a sum of squares. None if no common step differs that much.
     """
     known = second.rows()
     rows = [(row, known[key]) for key, row in first.rows().items() if key in known]

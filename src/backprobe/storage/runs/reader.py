@@ -110,7 +110,7 @@ class RankFile:
         self.how, self._is_held = "", False
         self._index = FileIndex()
         self._asked_last: tuple[Any, dict[int, tuple[Any, ChosenRows]]] = (None, {})
-        # cached steps by attempt and step number, because stored steps never change
+        # cached steps by attempt and id, because stored steps never change
         self._newest: dict[tuple[int, int], Matrix] = {}
         self._closing: weakref.finalize[Any, Any] | None = None
         if kept_open:
@@ -413,7 +413,8 @@ class RankFile:
     def gaps(
         self, codes: Sequence[str] | None = None, low: int = 0, high: int | None = None
     ) -> Iterator[tuple[int, Missing]]:
-        """For each measured step that had a backward and was ended by an optimizer, the names and kinds without a row.
+        """For each measured step that had a backward and was ended by an optimizer, and that no gradient scaler
+        skipped: the names and kinds without a row.
 
         Only the reasons in ``codes`` count, and only the steps from place ``low`` to ``high``.
         """
