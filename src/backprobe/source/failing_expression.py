@@ -48,7 +48,7 @@ def expressions_at(step: TracebackType, text: SourceText) -> list[tuple[Any, ast
     return [(node, around) for node, around in parts if isinstance(node, ast.expr) and place in [*_places(node)]]
 
 
-def statement_at(frame: FrameType, line: int, text: SourceText) -> ast.stmt | None:
+def statement_at(line: int, text: SourceText) -> ast.stmt | None:
     """Return the innermost statement of a text at a line; None if there is none."""
     found = [
         node

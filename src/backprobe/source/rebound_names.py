@@ -312,7 +312,7 @@ class _Search:
         for frame, line in self._frames():
             text = next((one for one in self.texts if one.file == frame.f_code.co_filename), None)
             if frame.f_globals is self.frame.f_globals and is_module(frame.f_code) and text is not None:
-                return Point(text, holder, statement_at(frame, line, text))
+                return Point(text, holder, statement_at(line, text))
         return Point(self.texts[-1], holder)
 
     def _frames(self) -> Iterator[tuple[FrameType, int]]:
