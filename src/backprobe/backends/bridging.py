@@ -137,7 +137,8 @@ def filled(value: Any, replace: Callable[[Any], Any | None]) -> Any | None:
 
 def opened(held: Any, is_whole: Callable[[Any], bool], depth: int = 0) -> Iterator[Any]:
     """Yield the parts of a value for which ``is_whole`` is true, from containers and from attributes of the program's
-    objects.
+    objects, and from functions in objects of libraries. At most ``MOST`` parts of each object are searched, and
+    ``DEEPEST`` levels.
 
     >>> [*opened({"a": [1.0, 2]}, lambda one: isinstance(one, float))]
     [1.0]

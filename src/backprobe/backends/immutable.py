@@ -79,7 +79,7 @@ class GradientSum:
 
     @property
     def has_no_digits(self) -> bool:
-        """Is the sum so small that rounding alone could have produced it?"""
+        """Are the gradient and all its parts so small that they may be only rounding errors, or have too few digits?"""
         return self.scale <= max(CANCELLED * self.residue, self.smallest / math.sqrt(self.rounding))
 
     @property

@@ -50,7 +50,9 @@ class Patched:
 
     @property
     def __class__(self) -> Any:
-        """``MethodType`` for a patch of a method, because ``inspect`` and compilers that read source test for it."""
+        """``MethodType`` if the original is a bound method, such as a classmethod, because ``inspect`` and compilers
+        that read source test for it. An ordinary method of a class is a plain function.
+        """
         return MethodType if type(self.original) is MethodType else type(self)
 
     @__class__.setter

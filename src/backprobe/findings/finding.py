@@ -100,7 +100,8 @@ class Finding:
         return whole if len(whole) <= most else shorten(before + self.headline, most - len(end)) + end
 
     def _parts(self, where: Where = short) -> list[tuple[str, str]]:
-        # The labelled parts of the text. They begin with the line of code if the title does not contain it.
+        # The labelled parts of the text; a part with an empty text is not shown. The first is the line of code. It has
+        # its path in front if the title shows only the file's name. Otherwise it is empty if the title contains it.
         line = "" if self.source is None else location(self.source)
         if self.source is not None and line.startswith(f"{where(self.source)}: "):
             line = self.source.text.strip()

@@ -1,1 +1,1 @@
-"""Recordings on disk."""
+"""Recordings, failing steps, and the runs of watched trainings on disk."""

@@ -453,8 +453,8 @@ class Scope(CodeListener):
 
 
 def _ends_with(function: Any) -> str:
-    # Return the suffix of a name: the class of the last layer of a Sequential model, or the activation of a layer. It
-    # is empty for anything else, and for a linear activation.
+    # Return the suffix of a name: for a Dense or Activation layer its activation, unless that is linear; for a
+    # Sequential model the suffix of its last layer, or else that layer's class. It is empty for anything else.
     held, kind = getattr(function, "__dict__", {}), type(function).__name__
     layers = [*(held.get("_modules") or held.get("_layers") or ())] if kind == "Sequential" else []
     if layers:

@@ -161,7 +161,7 @@ def begun_with(gradients: Sequence[Tensor], outputs: Sequence[Tensor]) -> Any:
 
 
 def floating(returned: Any) -> dict[str, Tensor]:
-    """Return the floating-point tensors that a call returned, by path."""
+    """Return the floating-point and complex tensors that a call returned, by path."""
     return {path: leaf for path, leaf in leaves(returned) if isinstance(leaf, Tensor) and is_floating(leaf)}
 
 

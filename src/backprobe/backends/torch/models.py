@@ -225,7 +225,7 @@ class _Reporter:
         self.handles.clear()
 
     def before_hooked(self, module: Module, args: Any) -> None:
-        """Like ``before``. A module with hooks of the user also gets our hook, until this call of it ends."""
+        """Like ``before``. A module in ``hooked`` also gets our hook, until this call of it ends."""
         if is_dynamo_compiling():
             return
         paths = self.hooked.get(module)

@@ -28,7 +28,9 @@ Seen = dict[int, tuple[ref[Tensor], State]]
 """By id: parameters that no optimizer owned, with their states."""
 
 BEFORE: WeakKeyDictionary[Optimizer, Seen] = WeakKeyDictionary()
-"""By optimizer: the parameters that no optimizer owned in the last block in which it stepped, with their states."""
+"""By optimizer: the parameters that got gradients in the last block in which it stepped, and that no optimizer owned.
+Each has its state at the end of that block.
+"""
 
 
 class FirstSteps:

@@ -1,7 +1,8 @@
 """Evaluates an entry's expression again from the recorded numbers, part by part, to find where NaN or Inf begins.
 
 It does not matter whether the operations inside a line were recorded as entries of their own. If the evaluation does
-not reproduce the recorded NaN and Inf, no births are reported, unless an operand is bad in every case.
+not reproduce the recorded NaN and Inf, no births are reported. The exception is an expression that cannot be evaluated
+as a whole, if one operand is certainly bad and the operation passes NaN and Inf on, as a sum does.
 """
 
 from __future__ import annotations
