@@ -90,7 +90,7 @@ class Rows:
         )
 
     def numbers(self, chunk: Any) -> Any:
-        """Return the numbers of a part of ``stored``, in a dtype in which NumPy computes."""
+        """Return the numbers of a part of ``stored`` in the dtype that ``WIDE`` names; in float64 if it names none."""
         if self.dtype == BFLOAT16:
             return (chunk.astype(numpy.uint32) << 16).view(numpy.float32)
         return chunk.astype(WIDE.get(self.dtype, numpy.float64), copy=False)

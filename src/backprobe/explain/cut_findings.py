@@ -199,7 +199,7 @@ def converted(text: str) -> str:
 
 
 def _with_history(expression: ast.expr) -> str:
-    # The text of an expression without trailing calls that would cut it off, such as ``.detach()``.
+    # The text of an expression without trailing ``.detach()``, ``.cpu()``, ``.numpy()`` and ``.data``.
     match expression:
         case (
             ast.Call(func=ast.Attribute(value=inside, attr="detach" | "cpu" | "numpy"), args=[])

@@ -93,7 +93,7 @@ def _zero(flow: Dataflow, at: int, arrays: Arrays) -> list[Finding]:
 
 
 def _contribution(entry: Entry, name: str) -> Any:
-    # What flows back from an entry to one of its inputs; None if partials were not requested.
+    # What flows back from an entry to one of its inputs; None if it was not requested or does not exist.
     return next((edge.contribution for edge in entry.inputs if edge.name == name), None)
 
 

@@ -17,9 +17,9 @@ NONFINITE = Options(nonfinite=True)
 
 
 class Anything:
-    """Selects every name.
+    """Accepts patterns that match no name.
 
-    A stricter pattern would match nothing in a model of framework layers, which has no locals.
+    A pattern of local names matches nothing in a model of framework layers, which has no locals.
     """
 
     def refuse_missed(self, schema: Schema) -> None:

@@ -69,8 +69,8 @@ class StoppedRun:
 
 
 def compiled_error(again: ScriptExperiments, place: Place | None, most: int) -> Exception | None:
-    """Return the error that the script raises compiled, and not uncompiled. None if there is none, or if it is unknown:
-    a side effect or the time has ended the run.
+    """Return the error that the script raises compiled, if it raises none uncompiled. None if there is none, or if it
+    is unknown: the script may not run again, a side effect has ended a run, or the time has ended the compiled run.
 
     ``place`` is the line at which the script was stopped, and ``most`` how often it had run at most.
     """

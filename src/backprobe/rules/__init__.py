@@ -18,9 +18,7 @@ if TYPE_CHECKING:  # importing backprobe imports no NumPy
     from backprobe.rules.judge import Judge
     from backprobe.storage.runs.merged import RunReader
 
-NO_UPDATES = (
-    "updates were not watched: small ones are not noticed, and of large ones only the largest (what='update')"
-)
+NO_UPDATES = "updates were not watched: small ones are not noticed, and of large ones only the largest (what='update')"
 NO_LOSS = "no loss was logged, so none was checked: run.log(loss=loss)"
 TURNS = "optimizers take turns, each with a loss of its own: whether one of these jumps, swings or is flat says nothing"
 

@@ -19,7 +19,9 @@ from backprobe.rules.window import Firsts, Mask, RunRows, Table, Window
 SOON, LATE, MANY = 5, 20, 10
 LONGER = 4  # a later stretch must be this many times as long as the longest stretch before it
 ELSEWHERE = GapCode.REMOVED, GapCode.NOT_OPTIMIZED
-"""The gaps of a parameter that is no longer there, or that no optimizer has: no optimizer should change it."""
+"""The codes of gaps of a parameter that is no longer there, or that no watched optimizer has: no watched optimizer
+should change it.
+"""
 CONSTANT = ("sum", "squares", "min", "max")
 Lengths = NDArray[numpy.int64]
 CONVERGED = RULES["zero_gradients"].threshold  # relative to the largest norm of all gradients so far

@@ -114,8 +114,8 @@ class Window:
         return self.first + len(self.steps)
 
     def table(self, kind: str, own: bool) -> Table:
-        """The rows of a kind: rows of parameters if ``own`` is true, otherwise rows of the values that
-        modules return.
+        """The rows of a kind: rows of parameters if ``own`` is true, otherwise rows of the values that modules
+        return, and of locals.
         """
         return Table(self, numpy.array(self.part.rows.groups.get((kind, own), []), int))
 
@@ -125,7 +125,7 @@ class Window:
 
     @cached_property
     def gradients(self) -> Table:
-        """The gradients of the values that modules return."""
+        """The gradients of the values: of what modules return, and of locals."""
         return self.table("grad", own=False)
 
     @cached_property

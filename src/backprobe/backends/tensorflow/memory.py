@@ -28,7 +28,7 @@ from backprobe.backends.user_lines import users_line
 from backprobe.record.source import Source
 
 Place = tuple[str, int]
-MOST = 100_000  # the most tensors whose lines are remembered
+MOST = 100_000  # the most tensors whose lines are still remembered after a step
 ONE_TAPE = "with tf.GradientTape() as tape: in each step, or tape.reset() at its end"
 TAPES = "del the tape after its gradients, or a tape that is not persistent, and keep what they are"
 ON_CPU = "keep one number of each, such as float(tf.reduce_mean(x)), or the latest alone"

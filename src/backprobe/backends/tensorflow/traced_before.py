@@ -20,7 +20,7 @@ class TracedBefore:
     def __init__(self) -> None:
         self.first = private.graph_number(tf.Graph())
         self.ran: dict[int, Any] = {}  # the functions that ran and train, by id
-        self.others = Seen()  # functions that did not train when they last ran
+        self.others = Seen()  # functions whose graphs contain no tape; they train only if a tape records the call
 
     def listening(self, ran: Callable[[Any], None]) -> AbstractContextManager[None]:
         """Inside this context calls are observed. ``ran`` is called after a call of a function that was traced before

@@ -28,7 +28,7 @@ Names = tuple[tuple[str, ...], ...]
 """For each module, the names of its submodules, or the names of its parameters."""
 
 Same = tuple[tuple[int, ...], ...]
-"""For each module that has several paths, its positions in a breadth-first walk."""
+"""For each module or parameter that occurs several times in a list, its positions there."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -402,7 +402,7 @@ class Why:
     facts: tuple[str, ...] = ()
     is_certain: bool = False
     term: Term | None = None
-    state: Badness = Badness.UNKNOWN  # the state of the entry (finite, Inf or NaN) where its operands are finite
+    state: Badness = Badness.UNKNOWN  # the state of the part where its operands are finite; overall if that is unknown
     is_of_finite: bool = False  # True if the operands are finite where NaN or Inf begins
 
     @property
