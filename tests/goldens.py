@@ -25,7 +25,7 @@ BENEATH = re.compile(r".*\n\s+line:\s+(?:\S+:\d+: )?")
 BEGINNING = 12  # so many characters of a line tell it from others
 MEASURED = re.compile(
     r"-?\b(?=[\d.]{6})\d+\.\d+(?:e[+-]\d+)?|(?<=of the right ones )[\d.e-]+|(?<=error )[\d.]+e-\d+"
-    r"|[\d,.e+]+(?=(?: or more)? ulps| × the floor)"
+    r"|[\d,.e+]+(?= ulps| × the floor)"
 )  # where the last digit, or more of them, is that of one machine
 UNIQUE = re.compile(r"_[0-9a-f]{32}\b")  # in the name of a file
 WRITES = bool(os.environ.get("WRITE_GOLDEN"))
