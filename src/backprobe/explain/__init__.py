@@ -75,8 +75,7 @@ def explain(
 
     Parameters:
         experiments: False keeps the program from running again.
-        seconds: if the recorded run took longer than this, the program does not run again. No experiment begins after
-            this time, either.
+        seconds: if the recorded run took longer, the program does not run again; no experiment begins after this time.
         runs: the largest number of further runs.
 
     Given a loss and a PyTorch tensor instead of a recording, the report says what the graph alone shows. It then
